@@ -57,6 +57,8 @@ MOVED = {
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",
+    "attnlab.layers.gated_norm": "attnlab.layers.norms",
+    "attnlab.layers.token_shift": "attnlab.layers.history",
     "attnlab.tasks.looks": "attnlab.tasks.maps",
     "token_scores": "Task.ratios, of which Task.averaged makes the scores",
     "asking": "said by the arguments weights= and history= themselves",

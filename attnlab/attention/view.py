@@ -113,7 +113,7 @@ class View:
                     " stand, View(rule, positions=...)"
                 )
             positions = memory.length - size[0]
-            positions = positions if _is_zero(keys) or np.ndim(keys) == 2 else keys + positions
+            positions = positions if number(keys) == 0 or np.ndim(keys) == 2 else keys + positions
         return dataclasses.replace(
             self,
             positions=positions,
@@ -289,11 +289,6 @@ def number(where: Where | None) -> int | None:
     """The value of a position or length if it is one number for all rows and not traced; else None."""
     value = concrete_value(where)
     return None if value is None or np.ndim(value) else int(value)
-
-
-def _is_zero(where: Where) -> bool:
-    value = concrete_value(where)
-    return value is not None and np.ndim(value) == 0 and int(value) == 0
 
 
 def _rule(other: Rule | View) -> Rule:

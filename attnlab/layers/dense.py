@@ -4,6 +4,7 @@ mechanisms, layers and systems.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -66,6 +67,13 @@ class Dense(nn.Module):
         return (
             y + self.param("bias", nn.initializers.zeros, (self.features,)) if self.use_bias else y
         )
+
+
+def unbiased(count: int, features: int, **options: Any) -> tuple[Dense, ...]:
+    """Returns `count` layers `Dense(features, use_bias=False)`, each with parameters of its own;
+    `options` are further fields of each.
+    """
+    return tuple(Dense(features, use_bias=False, **options) for _ in range(count))
 
 
 class Dropout(nn.Module):

@@ -3,6 +3,7 @@
 Axis letters: B batch, T time, E input width, H state width, L layers.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -88,14 +89,10 @@ class LSTMStack(nn.Module):
             )
         if self.directions == 2:
             halves(self.width)
-            self.layer: list[Any] = [
-                BidirectionalLSTM(self.width // 2, self.initial, self.kind)
-                for _ in range(self.layers)
-            ]
+            make: Layer = functools.partial(BidirectionalLSTM, self.width // 2, layer=self.kind)
         else:
-            self.layer = [
-                self.kind(width=self.width, initial=self.initial) for _ in range(self.layers)
-            ]
+            make = functools.partial(self.kind, width=self.width)
+        self.layer: list[Any] = [make(initial=self.initial) for _ in range(self.layers)]
         self.drop = Dropout(self.dropout)
 
     def __call__(

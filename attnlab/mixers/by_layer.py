@@ -54,13 +54,8 @@ class NoMixer(Attention):
         """See `Attention.remember`."""
         return Nothing(jnp.ones(source.shape[:2], bool) if valid is None else valid)
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: Nothing,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
+    def read(  # type: ignore[override]
+        self, query: jax.Array, memory: Nothing, view: View = EVERYTHING
     ) -> Reading:
         """See `Attention.read`."""
         return Reading(jnp.zeros((*query.shape[:-1], self.width), query.dtype))

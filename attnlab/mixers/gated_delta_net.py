@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates

@@ -20,8 +20,8 @@ import jax
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, Stateful, Steps
 
@@ -53,12 +53,11 @@ class GatedLinear(Stateful):
                 f"gated_linear: temperature={self.temperature} and rank={self.rank} must be above 0"
             )
         keys = self._keys()
-        self.w_query, self.w_key = (Dense(keys, use_bias=False) for _ in range(2))
-        self.w_value = Dense(self.width, use_bias=False)
+        self.w_query, self.w_key = unbiased(2, keys)
+        self.w_value, self.out = unbiased(2, self.width)
         self.w_low, self.w_forget = Dense(self.rank, use_bias=False), Dense(keys)
         self.w_gate = Dense(self.width)
         self.norm = GatedNorm()
-        self.out = Dense(self.width, use_bias=False)
 
     @nn.nowrap
     def _keys(self) -> int:

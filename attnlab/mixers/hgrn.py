@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import joined, split, unbiased
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, Stateful, Steps
@@ -47,9 +47,7 @@ class Hgrn(Stateful):
         """
         if not 0.0 <= self.least < 1.0:
             raise UserError(f"hgrn: least={self.least}, must be at least 0 and less than 1")
-        self.w_query, self.w_forget, self.w_value, self.out = (
-            Dense(self.width, use_bias=False) for _ in range(4)
-        )
+        self.w_query, self.w_forget, self.w_value, self.out = unbiased(4, self.width)
         self.norm = RMSNorm()
 
     @nn.nowrap

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
@@ -50,7 +50,7 @@ class Kda(DeltaNet):
             raise UserError(f"kda: rank={self.rank}, must be at least 0 (0: the width of a head)")
         super().setup()
         rank = self.rank or self.shape().depth
-        self.w_low, self.w_gate_low = (Dense(rank, use_bias=False) for _ in range(2))
+        self.w_low, self.w_gate_low = unbiased(2, rank)
         self.w_forget, self.w_gate = Dense(self.width, use_bias=False), Dense(self.width)
         self.rate = self.param("rate", rates, (self.heads,))
         self.step = self.param("step", first_steps, (self.width,))

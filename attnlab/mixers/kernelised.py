@@ -20,6 +20,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.mechanisms.linear import with_ones
 from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import Capabilities
 from attnlab.attention.protocol import Attention, Reading, head_width
@@ -27,7 +28,7 @@ from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import joined, split, unbiased
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import empty, recur
 from attnlab.mixers.recurrent import one_text
@@ -64,9 +65,7 @@ class Kernelised(Attention):
 
     def setup(self) -> None:
         head_width(type(self).__name__, self.width, self.heads)
-        self.w_query, self.w_key, self.w_value, self.out = (
-            Dense(self.width, use_bias=False) for _ in range(4)
-        )
+        self.w_query, self.w_key, self.w_value, self.out = unbiased(4, self.width)
 
     @property
     @nn.nowrap
@@ -117,18 +116,12 @@ class Kernelised(Attention):
         phi_k = features if self.is_collecting() else None
         return FeatureMemory(filled, length, sums, phi_k, positions=beginning(positions, filled))
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: FeatureMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
+    def read(  # type: ignore[override]
+        self, query: jax.Array, memory: FeatureMemory, view: View = EVERYTHING
     ) -> Reading:
         """Returns a `Reading` with the context phi(q)^T S / phi(q)^T z of `query` [B,Tq,d] from the
         sums S and z of a memory, and attention weights while maps are collected; raises UserError
-        if the view has a rule or segments; `weights` and `history` are not used. See
-        `Attention.read`.
+        if the view has a rule or segments. See `Attention.read`.
 
         Raises:
           UserError: the view has a rule; the causal one is honoured by `mix` alone.
@@ -204,11 +197,6 @@ class Kernelised(Attention):
     def joined(self, means: jax.Array, query: jax.Array) -> jax.Array:
         """[B,H,Tq,D] to the context [B,Tq,d]."""
         return self.out(joined(means).astype(query.dtype))
-
-
-def with_ones(values: jax.Array) -> jax.Array:
-    """Returns values [B,H,Tk,D] with a column of ones behind them, [B,H,Tk,D+1]."""
-    return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
 
 
 def running(factor: jax.Array, previous: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.protocol import head_width
-from attnlab.attention.scores.protocol import NEVER
+from attnlab.attention.visibility.global_tokens import half_of
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
-from attnlab.mixers.whole import WholeText
+from attnlab.mixers.whole import WholeText, weights
 
 
 class Longformer(WholeText):
@@ -50,11 +50,7 @@ class Longformer(WholeText):
         the projections, with others for global tokens.
         """
         head_width("longformer", self.width, self.heads)
-        if self.window < 0 or self.window % 2:
-            raise UserError(
-                f"longformer: window={self.window} is to be halved; the nearest even one is"
-                f" {max(self.window - 1, 0)}"
-            )
+        half_of(self.window)
         if len(set(self.tokens)) < len(self.tokens) or min(self.tokens, default=0) < 0:
             raise UserError(
                 f"longformer: tokens={tuple(self.tokens)} must be different positions from 0 on"
@@ -157,6 +153,4 @@ def attend(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Arr
     """Computes softmax(q k^T) v [...,q,D] float32 over the keys where `mask` [...,q,k] is True, 0
     where there are none.
     """
-    scores = jnp.where(mask, widened(q @ k.swapaxes(-1, -2)), NEVER)
-    weights = jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0)
-    return weights @ widened(v)
+    return weights(q, k, mask) @ widened(v)

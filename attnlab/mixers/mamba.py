@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.stateful import Shape, State, Stateful, Steps

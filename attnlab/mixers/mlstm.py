@@ -31,8 +31,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, State, Stateful, Steps
 
@@ -61,12 +61,11 @@ class Mlstm(Stateful):
         if self.cap < 0:
             raise UserError(f"mlstm: cap={self.cap}, must be above 0, or 0 for no cap")
         keys, zeros = self._keys(), nn.initializers.zeros
-        self.w_query, self.w_key = (Dense(keys, use_bias=False) for _ in range(2))
-        self.w_value, self.w_out_gate = (Dense(self.width, use_bias=False) for _ in range(2))
+        self.w_query, self.w_key = unbiased(2, keys)
+        self.w_value, self.w_out_gate, self.out = unbiased(3, self.width)
         self.w_gates = Dense(2 * self.heads, use_bias=False, kernel_init=zeros)
         self.bias = self.param("bias", _biases, (2, self.heads))
         self.norm = GatedNorm("sigmoid", epsilon=1e-6)
-        self.out = Dense(self.width, use_bias=False)
 
     @nn.nowrap
     def _keys(self) -> int:

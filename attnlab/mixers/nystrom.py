@@ -26,11 +26,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
-from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import joined, split, unbiased
 from attnlab.layers.precision import widened
-from attnlab.mixers.whole import WHOLE, WholeText
+from attnlab.mixers.whole import WHOLE, WholeText, weights
 
 
 class Nystrom(WholeText):
@@ -64,9 +63,7 @@ class Nystrom(WholeText):
                 f"nystrom: taps={self.taps} must be odd, as many on each side of a token; take"
                 f" {abs(self.taps) + 1}, or 0 for none"
             )
-        self.w_query, self.w_key, self.w_value, self.out = (
-            Dense(self.width, use_bias=False) for _ in range(4)
-        )
+        self.w_query, self.w_key, self.w_value, self.out = unbiased(4, self.width)
         if self.taps:
             normal = nn.initializers.normal(self.taps**-0.5)
             self.near = self.param("near", normal, (self.heads, self.taps))
@@ -108,14 +105,6 @@ def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
     inside = (segment[:, None] == jnp.arange(number)[:, None]) & real[:, None]
     sizes = inside.sum(axis=2)
     return inside / jnp.maximum(sizes, 1)[..., None].astype(kind), sizes > 0
-
-
-def weights(q: jax.Array, k: jax.Array, mask: jax.Array) -> jax.Array:
-    """softmax(q k^T) over the keys that are seen, 0 elsewhere: [B,H,n,D] and [B,H,t,D] to [B,H,n,t],
-    float32.
-    """
-    scores = jnp.where(mask, widened(q @ k.swapaxes(-1, -2)), NEVER)
-    return jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0)
 
 
 def inverse(a: jax.Array, steps: int) -> jax.Array:

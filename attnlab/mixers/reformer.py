@@ -34,7 +34,7 @@ from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import joined, split, unbiased
 from attnlab.layers.precision import widened
 from attnlab.mixers.recurrent import one_text
 
@@ -85,7 +85,7 @@ class Reformer(Mixer):
                 f" {max(2, self.buckets + 1)}"
             )
         at_least(1, "reformer", chunk=self.chunk, rounds=self.rounds)
-        self.w_query, self.w_value, self.out = (Dense(self.width, use_bias=False) for _ in range(3))
+        self.w_query, self.w_value, self.out = unbiased(3, self.width)
 
     def begin(self, rows: int, room: int, dtype: Any) -> Hashed:
         """Creates an empty memory of `room` slots for `rows` texts: queries, values and bucket

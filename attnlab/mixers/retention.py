@@ -24,7 +24,7 @@ import numpy as np
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import joined, split, unbiased
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype
 from attnlab.mixers.stateful import LINEAR, Shape, Stateful, Steps
@@ -54,9 +54,8 @@ class Retention(Stateful):
         the norm.
         """
         wide = self.expansion * self.width
-        self.w_query, self.w_key = (Dense(self.width, use_bias=False) for _ in range(2))
-        self.w_value, self.w_gate = (Dense(wide, use_bias=False) for _ in range(2))
-        self.out = Dense(self.width, use_bias=False)
+        self.w_query, self.w_key, self.out = unbiased(3, self.width)
+        self.w_value, self.w_gate = unbiased(2, wide)
         self.scheme = made(POSITIONS, self.positions)(name="positions")
         self.norm = LayerNorm(use_scale=False, use_bias=False)
 

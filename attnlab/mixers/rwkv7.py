@@ -28,10 +28,10 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import at_least
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import joined, split, unbiased
+from attnlab.layers.history import token_before
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import widened
-from attnlab.layers.token_shift import token_before
 from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 FASTEST = math.exp(-0.5)  # -log of the least w
@@ -58,16 +58,9 @@ class Rwkv7(Stateful):
         at_least(1, "rwkv7", rank=self.rank)
         shape, constant, zeros = self.shape(), nn.initializers.constant, nn.initializers.zeros
         self.shift = self.param("shift", constant(0.5), (6, self.width))
-        self.w_read, self.w_key, self.w_value, self.out = (
-            Dense(self.width, use_bias=False) for _ in range(4)
-        )
-        self.low_decay, self.low_rate, self.low_gate = (
-            Dense(self.rank, use_bias=False) for _ in range(3)
-        )
-        self.w_decay, self.w_rate = (
-            Dense(self.width, use_bias=False, kernel_init=zeros) for _ in range(2)
-        )
-        self.w_gate = Dense(self.width, use_bias=False)
+        self.w_read, self.w_key, self.w_value, self.w_gate, self.out = unbiased(5, self.width)
+        self.low_decay, self.low_rate, self.low_gate = unbiased(3, self.rank)
+        self.w_decay, self.w_rate = unbiased(2, self.width, kernel_init=zeros)
         self.decay = self.param("decay", _decays, (shape.heads, shape.depth))
         self.rate = self.param("rate", zeros, (shape.heads, shape.depth))
         self.erased = self.param("erased", constant(0.71), (shape.heads, shape.depth))

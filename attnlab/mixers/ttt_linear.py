@@ -39,7 +39,7 @@ from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.convolution import nothing_before
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import Dense, joined, split, unbiased
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend
@@ -89,9 +89,7 @@ class TttLinear(Stateful):
         learning rates.
         """
         self._check()
-        self.w_query, self.w_value, self.w_gate, self.out = (
-            Dense(self.width, use_bias=False) for _ in range(4)
-        )
+        self.w_query, self.w_value, self.w_gate, self.out = unbiased(4, self.width)
         self.w_rate = Dense(self.heads)
         self.convolution_query, self.convolution_key = (
             ShortConvolution(self.kernel, activation="none", use_bias=True) for _ in range(2)

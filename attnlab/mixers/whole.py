@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.mixer import Capabilities, Mixer, no_rule
+from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
+from attnlab.layers.precision import widened
 
 WHOLE = Capabilities(
     roles=frozenset({"self"}),
@@ -53,3 +55,11 @@ class WholeText(Mixer):
         no_rule(self, view)
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
         return jnp.where(real[..., None], self.mix_text(x, real), 0), None
+
+
+def weights(q: jax.Array, k: jax.Array, mask: jax.Array) -> jax.Array:
+    """Computes softmax(q k^T) [...,n,t] float32 of q [...,n,D] and k [...,t,D] over the keys where
+    `mask`, broadcastable to that, is True; 0 elsewhere.
+    """
+    scores = jnp.where(mask, widened(q @ k.swapaxes(-1, -2)), NEVER)
+    return jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0)

@@ -271,3 +271,44 @@ ALIGNMENTS: dict[str, Callable[[Row], Array]] = {
         *(monotonic, temporal, hard, stick_breaking, selective, top_k, moba),
     )
 } | {"straight_through": hard, "gumbel": hard}
+
+
+def aligned(
+    name: str,
+    params: Any,
+    fields: Any,
+    scores: Callable[[int, int, int, Array], Array],
+    allowed: Array,
+    query: Array,
+    lengths: Sequence[int],
+) -> Array:
+    """The weights [B,H,Tq,Tk] of an alignment: each row on its own, after the rows before it.
+
+    Args:
+      params, fields: of the alignment.
+      scores: (b, h, i, the weights [i,Tk] of the rows before) to the scores [Tk] of a row.
+      allowed: bool [B,H,Tq,Tk], the last query on the last key.
+      query: [B,Tq,dq].
+      lengths: how many keys of each row are real.
+    """
+    weights, raw = np.zeros(allowed.shape), np.zeros(allowed.shape)
+    first = allowed.shape[3] - allowed.shape[2]
+    for b, h, i in np.ndindex(allowed.shape[:3]):
+        raw[b, h, i] = scores(b, h, i, weights[b, h, :i])
+        row = Row(
+            params,
+            fields,
+            raw[b, h, i],
+            allowed[b, h, i],
+            query[b, i],
+            first + i,
+            head=h,
+            length=int(lengths[b]),
+            before=weights[b, h, :i],
+            scores_before=raw[b, h, :i],
+            allowed_before=allowed[b, h, :i],
+            first_before=np.where(allowed[b, 0, :i], raw[b, 0, :i], -np.inf),
+            real_before=first + np.arange(i) < lengths[b],
+        )
+        weights[b, h, i] = ALIGNMENTS[name](row)
+    return weights

@@ -5,6 +5,7 @@ inputs, and the one table of tolerances.
 import functools
 import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -280,9 +281,28 @@ def own_place(mechanism: Any) -> dict[str, Any]:
     return {"role": min(can.roles), "direction": min(can.directions)}
 
 
+def kept(made: Callable[..., Any]) -> Any:
+    """A function of a case that keeps what it made of the last one, since pytest runs the tests of
+    a case together.
+    """
+
+    @functools.lru_cache(maxsize=1)
+    def of_text(name: str, config: str, *more: Any) -> Any:
+        return made(name, json.loads(config), *more)
+
+    return lambda name, config, *more: of_text(name, json.dumps(config), *more)
+
+
 def make(name: str, config: dict[str, Any]) -> Attention:
     """The mechanism, or another mixer, of a case, WIDTH wide."""
     return MIXERS.resolve(name)(width=WIDTH, **config)
+
+
+def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+    """The `apply` of a case with parameters, and these."""
+    module = make(name, config)
+    params = parameters(module)
+    return functools.partial(module.apply, {"params": params}), params
 
 
 def parameters(module: Mixer, seed: int = 0) -> Any:

@@ -3,7 +3,6 @@ the numbers cost nothing.
 """
 
 import functools
-import json
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ import numpy as np
 from attnlab.attention.needs import hands_out_weights
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.attention.view import EVERYTHING, View
-from tests.attention.cases import causally, inputs, make, parameters, recorded, wide
+from tests.attention.cases import causally, inputs, kept, make, parameters, recorded, wide
 
 PLACED = View(positions=2)  # queries stay where they are when the source grows or shrinks
 
@@ -152,11 +151,4 @@ class Looks:
         return Exact(*jax.tree.map(np.asarray, found))
 
 
-def looks(name: str, config: dict[str, Any]) -> Looks:
-    """Those of a case; the last one is kept, since pytest runs the tests of a case together."""
-    return _looks(name, json.dumps(config))
-
-
-@functools.lru_cache(maxsize=1)
-def _looks(name: str, config: str) -> Looks:
-    return Looks(name, json.loads(config))
+looks = kept(Looks)

@@ -119,25 +119,10 @@ def run(name: str, fields: str, at: Scene, direction: Any = 1.0) -> tuple[np.nda
 
 def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
     """The reference over all rows."""
-    weights, raw = np.zeros(at.scores.shape), at.scores.astype(np.float64)
-    for b, h, q in np.ndindex(B, H, TQ):
-        row = alignment_oracles.Row(
-            params,
-            fields,
-            raw[b, h, q],
-            at.mask[b, h, q],
-            at.query[b, q],
-            TK - TQ + q,
-            head=h,
-            length=int(at.lengths[b]),
-            before=weights[b, h, :q],
-            scores_before=raw[b, h, :q],
-            allowed_before=at.mask[b, h, :q],
-            first_before=np.where(at.mask[b, 0, :q], raw[b, 0, :q], -np.inf),
-            real_before=TK - TQ + np.arange(q) < at.lengths[b],
-        )
-        weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](row)
-    return weights
+    scores = at.scores.astype(np.float64)
+    of_row = lambda b, h, i, before: scores[b, h, i]
+    rest = of_row, at.mask, at.query, at.lengths
+    return alignment_oracles.aligned(name, params, fields, *rest)
 
 
 @every

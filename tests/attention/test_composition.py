@@ -17,6 +17,7 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.kernels import KERNELS
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.grid import OnGrid
@@ -33,48 +34,24 @@ SLOTS = {
     "cross": Need(role="cross", stepwise=True),
     "carrying": Need(role="cross", stepwise=True, history=True),
 }
-REFUSED = {  # (field, part, slot): what the message says
-    **{
-        ("positions", name, slot): "acts on embeddings"
-        for name in ("sinusoidal", "sinusoidal_2d", "learned", "syntax")
-        for slot in SLOTS
-    },
-    **{
-        ("positions", name, slot): "one sequence"
-        for name in (
-            *("shaw", "transformer_xl", "t5", "alibi", "rope", "rope_2d", "cope"),
-            "syntax_relative",
-        )
-        for slot in ("cross", "carrying")
-    },
-    **{("positions", "rope_2d", slot): "needs rows and columns" for slot in ("encoder", "decoder")},
-    **{
-        ("positions", "syntax_relative", slot): "needs dependency trees"
-        for slot in ("encoder", "decoder")
-    },
-    ("positions", "cope", "encoder"): "counts back",
-    **{
-        ("alignment", name, slot): "one by one"
-        for name in ("monotonic", "temporal")
-        for slot in ("decoder", "cross")
-    },
-    ("alignment", "selective", "decoder"): "one by one",
-    ("alignment", "selective", "cross"): "one by one",
-    **{
-        ("score", name, slot): "nothing is carried on"
-        for name in ("location_aware", "coverage")
-        for slot in ("decoder", "cross")
-    },
-    **{
-        ("alignment", name, "decoder"): "the future"
-        for name in ("diagonal", "local_m", "local_p", "local_p_renormalised")
-    },
-    **{
-        ("alignment", name, slot): "what stands between"
-        for name in ("stick_breaking", "selective", "moba")
-        for slot in ("encoder", "cross", "carrying")
-        if (name, slot) != ("selective", "cross")
-    },
+REFUSALS = (  # field, parts, slots, what the message says
+    ("positions", "sinusoidal sinusoidal_2d learned syntax", "*", "acts on embeddings"),
+    ("positions", "shaw transformer_xl t5 alibi rope cope", "cross carrying", "one sequence"),
+    ("positions", "rope_2d syntax_relative", "cross carrying", "one sequence"),
+    ("positions", "rope_2d", "encoder decoder", "needs rows and columns"),
+    ("positions", "syntax_relative", "encoder decoder", "needs dependency trees"),
+    ("positions", "cope", "encoder", "counts back"),
+    ("alignment", "monotonic temporal selective", "decoder cross", "one by one"),
+    ("score", "location_aware coverage", "decoder cross", "nothing is carried on"),
+    ("alignment", "diagonal local_m local_p local_p_renormalised", "decoder", "the future"),
+    ("alignment", "stick_breaking moba", "encoder cross carrying", "what stands between"),
+    ("alignment", "selective", "encoder carrying", "what stands between"),
+)
+REFUSED = {
+    (field, part, slot): words
+    for field, parts, slots, words in REFUSALS
+    for part in parts.split()
+    for slot in (SLOTS if slots == "*" else slots.split())
 }
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 PARTS = [(field, part) for field, table in TABLES.items() for part in table.names()]
@@ -267,3 +244,27 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
         if name == "multihead" or axes not in built:
             builds(name, chosen, slot, View(rule))
         built.add(axes)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kernel", KERNELS.names())
+def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(kernel: str) -> None:
+    fit = {
+        "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid", "scalable_softmax"},
+        "xla": {"softmax"},
+        "cudnn": {"softmax"},
+        "gathered": {"moba"},
+    }
+    for alignment in ALIGNMENTS.names():
+        causal = ALIGNMENTS.resolve(alignment).looks_between
+        need = Need(role="self", direction="causal" if causal else "bidirectional")
+        chosen = {"kernel": kernel, "alignment": alignment}
+        words = rf"slot\.kernel: kernel '{kernel}' .*kernel='plain'"
+        fits = alignment in fit.get(kernel, {alignment})
+        with nullcontext() if fits else pytest.raises(UserError, match=words):
+            need.check(MECHANISMS.resolve("multihead"), "slot", chosen)
+    words = rf"slot\.kernel: .*whole maps, which '{kernel}' never has; choose 'auto', 'plain'"
+    for name in ("talking_heads", "differential"):
+        fits = kernel in ("auto", "plain")
+        with nullcontext() if fits else pytest.raises(UserError, match=words):
+            need.check(MECHANISMS.resolve(name), "slot", {"kernel": kernel})

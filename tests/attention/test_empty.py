@@ -14,19 +14,10 @@ from attnlab.attention.kernels import KERNELS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
-from tests.attention import score_cases, test_alignments, test_positions, test_scores
-from tests.attention.cases import (
-    CASES,
-    WIDTH,
-    first_settings,
-    make,
-    over,
-    parameters,
-    without_biases,
-)
+from tests.attention import cases, score_cases, test_alignments, test_positions, test_scores
 
 EMPTY = [(2, 3, 0), (2, 0, 4), (2, 0, 0), (0, 3, 4)]  # rows, queries, keys
-FIRST = first_settings()
+FIRST = cases.first_settings()
 # that a default run looks at
 SEVERAL = [case for case in FIRST if case[0] in ("single", "multihead", "linear", "latent")]
 
@@ -41,8 +32,8 @@ def looked(module: Any, rows: int, queries: int, keys: int, view: Any = EVERYTHI
         reading, _ = module.apply({"params": params}, *given, mutable=[MAPS])
         return reading.context, reading.weights
 
-    sides = (jnp.ones((rows, length, WIDTH)) for length in (queries, keys))
-    return run, (parameters(module), *sides)
+    sides = (jnp.ones((rows, length, cases.WIDTH)) for length in (queries, keys))
+    return run, (cases.parameters(module), *sides)
 
 
 def shapes(module: Any, view: Any = EVERYTHING, looks: Any = EMPTY) -> list[tuple[int, int, int]]:
@@ -53,7 +44,7 @@ def shapes(module: Any, view: Any = EVERYTHING, looks: Any = EMPTY) -> list[tupl
     for sizes in looks:
         run, given = looked(module, *sizes, view)
         context, weights = jax.eval_shape(run, *given)
-        assert context.shape == (*weights.shape[::2], WIDTH)
+        assert context.shape == (*weights.shape[::2], cases.WIDTH)
         result.append((weights.shape[0], *weights.shape[2:]))
     return result
 
@@ -63,7 +54,7 @@ def all_zeros(module: Any) -> bool:
     are added to nothing too, are 0.
     """
     run, (params, *given) = looked(module, 2, 3, 0)
-    slopes, context = sloped(run)(without_biases(params), *given)
+    slopes, context = sloped(run)(cases.without_biases(params), *given)
     finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
     return finite and not np.asarray(context).any() and not np.asarray(slopes[1]).any()
 
@@ -78,18 +69,18 @@ def sloped(run: Any) -> Any:
     return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
 
 
-@over(CASES, drawn=SEVERAL)
+@cases.over(cases.CASES, drawn=SEVERAL)
 def test_shapes_of_looks_at_nothing(name: str, config: dict[str, Any]) -> None:
     """All of them in the first setting of a mechanism; in others, where parts differ, whose looks at
     nothing are tested below, no keys and no queries.
     """
     looks = EMPTY if (name, config) in FIRST else EMPTY[:2]
-    assert shapes(make(name, config), looks=looks) == looks
+    assert shapes(cases.make(name, config), looks=looks) == looks
 
 
-@over(FIRST, drawn=SEVERAL)
+@cases.over(FIRST, drawn=SEVERAL)
 def test_nothing_seen_is_zeros(name: str, config: dict[str, Any]) -> None:
-    assert all_zeros(make(name, config))
+    assert all_zeros(cases.make(name, config))
 
 
 @pytest.mark.parametrize("alignment", ["softmax", "entmax"])
@@ -98,9 +89,9 @@ def test_nobody_looking_runs_with_zero_slopes(alignment: str, sizes: tuple[int, 
     """Computed, not by shapes alone: no rows or no queries leave no slope on any parameter, nor on
     the source.
     """
-    run, given = looked(make("multihead", {"heads": 3, "alignment": alignment}), *sizes)
+    run, given = looked(cases.make("multihead", {"heads": 3, "alignment": alignment}), *sizes)
     (of_params, *others), context = sloped(run)(*given)
-    assert context.shape == (*sizes[:2], WIDTH)
+    assert context.shape == (*sizes[:2], cases.WIDTH)
     assert [one.shape for one in others] == [one.shape for one in given[1:]]
     assert jax.tree.leaves(of_params)
     assert all((leaf == 0.0).all() for leaf in jax.tree.leaves([of_params, others]))
@@ -110,7 +101,7 @@ def test_nobody_looking_runs_with_zero_slopes(alignment: str, sizes: tuple[int, 
     "kernel", [name for name in KERNELS.names() if name not in ("plain", "cudnn", "gathered")]
 )
 def test_kernels_of_nothing(kernel: str) -> None:
-    module = make("multihead", {"heads": 3, "kernel": kernel, "positions": "alibi"})
+    module = cases.make("multihead", {"heads": 3, "kernel": kernel, "positions": "alibi"})
     assert shapes(module) == shapes(module, CAUSAL) == EMPTY and all_zeros(module)
 
 

@@ -11,22 +11,16 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
-from tests.attention.cases import CASES, inputs, looks_back, make, over, parameters
+from tests.attention.cases import CASES, inputs, looks_back, make, over, parameters, prepared
 from tests.attention.test_memories import Scanned
 from tests.rounding import assert_close
 
 BACK = [case for case in CASES if looks_back(case[1])]
 
 
-def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
-    """`apply` with parameters, and what is looked at: query, source, valid."""
-    module = make(name, config)
-    return functools.partial(module.apply, {"params": parameters(module)}), inputs()
-
-
 @over(BACK)
 def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]) -> None:
-    call, (query, source, valid) = prepared(name, config)
+    call, (query, source, valid) = prepared(name, config)[0], inputs()
 
     @jax.jit
     def at_once() -> Any:
@@ -60,7 +54,7 @@ def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]
 def test_a_piece_of_queries_goes_on_from_the_piece_before(
     name: str, config: dict[str, Any]
 ) -> None:
-    call, (query, source, valid) = prepared(name, config)
+    call, (query, source, valid) = prepared(name, config)[0], inputs()
 
     @jax.jit
     def both() -> Any:
@@ -93,7 +87,7 @@ def test_inside_a_scan_with_gradients() -> None:
 
 
 def test_nothing_is_carried_where_nothing_looks_back() -> None:
-    call, (query, source, _) = prepared("multihead", {"heads": 3})
+    call, (query, source, _) = prepared("multihead", {"heads": 3})[0], inputs()
     memory = call(source, method="remember")
     assert call(memory, method="initial_history") is None
     assert call(query, memory, method="read").history is None

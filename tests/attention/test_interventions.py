@@ -23,29 +23,12 @@ FITTING: dict[str, dict[str, Any]] = {
     **{name: {"heads": 3} for name in ("gated_delta_net", "gated_delta_product")},
     "mamba": {"head_width": 6, "state": 4},
 }
-WHOLE = {
-    "recurrent",
-    "convolution",
-    "average",
-    "fourier",
-    "none",
-    "single",
-    "key_value",
-    "key_value_predict",
-}
-"""Mixers without heads side by side."""
-MIXED = {
-    "average",
-    "fourier",
-    "native_sparse",
-    "linear",
-    "linformer",
-    "longformer",
-    "nystrom",
-    "reformer",
-    "performer",
-}
-"""Those with heads that do not compute their weights as one array."""
+# without heads side by side: mixers, mechanisms
+WHOLE = {"recurrent", "convolution", "average", "fourier", "none"}
+WHOLE |= {"single", "key_value", "key_value_predict"}
+# that do not compute their weights as one array: mixers, mechanisms
+MIXED = {"average", "fourier", "longformer", "nystrom", "reformer", "performer"}
+MIXED |= {"native_sparse", "linear", "linformer"}
 NAMES = [name for name in MIXERS.names() if name != "by_layer"]  # it is one of two others
 
 

@@ -1,7 +1,8 @@
-"""Every kernel equals plain, in values and gradients, whatever is asked of it."""
+"""Every kernel equals plain, in values and gradients, whatever is asked of it and in what it meets in
+use: garbage in padding, room to spare, queries that see nothing.
+"""
 
 import functools
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,7 @@ import pytest
 from jax._src.cudnn import fused_attention_stablehlo
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.kernels import KERNELS, blocks
-from attnlab.attention.needs import Need
+from attnlab.attention.kernels import blocks, blockwise, fused
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import PerHead, Segments, Stride, Window
@@ -335,30 +334,6 @@ def test_what_a_kernel_cannot_honour_is_refused_by_name(
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("kernel", KERNELS.names())
-def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(kernel: str) -> None:
-    fit = {
-        "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid", "scalable_softmax"},
-        "xla": {"softmax"},
-        "cudnn": {"softmax"},
-        "gathered": {"moba"},
-    }
-    for alignment in ALIGNMENTS.names():
-        causal = ALIGNMENTS.resolve(alignment).looks_between
-        need = Need(role="self", direction="causal" if causal else "bidirectional")
-        chosen = {"kernel": kernel, "alignment": alignment}
-        words = rf"slot\.kernel: kernel '{kernel}' .*kernel='plain'"
-        fits = alignment in fit.get(kernel, {alignment})
-        with nullcontext() if fits else pytest.raises(UserError, match=words):
-            need.check(MECHANISMS.resolve("multihead"), "slot", chosen)
-    words = rf"slot\.kernel: .*whole maps, which '{kernel}' never has; choose 'auto', 'plain'"
-    for name in ("talking_heads", "differential"):
-        fits = kernel in ("auto", "plain")
-        with nullcontext() if fits else pytest.raises(UserError, match=words):
-            need.check(MECHANISMS.resolve(name), "slot", {"kernel": kernel})
-
-
-@pytest.mark.quick
 def test_parameters_are_made_whatever_the_kernel() -> None:
     """Those of a score are made where it is first called, which must not be inside a loop."""
     x = jnp.zeros((1, 7, WIDTH))
@@ -366,3 +341,59 @@ def test_parameters_are_made_whatever_the_kernel() -> None:
     made = [first_params(init, jax.random.key(0), x, x)["params"] for init in inits]
     assert "positions" in made[0]
     jax.tree.map(np.testing.assert_array_equal, *made)
+
+
+def read(config: dict[str, Any], kernel: str, query: Any, source: Any, *rest: Any) -> Any:
+    """The context by one kernel, nothing of it traced, so that what is known may be used."""
+    module = make("multihead", {"heads": 3, **config, "kernel": kernel})
+    return module.apply({"params": parameters(module)}, query, source, *rest).context
+
+
+@pytest.mark.parametrize(
+    "case", ["xla-softmax", "blockwise-softmax", "blockwise-sigmoid", "blockwise-scalable_softmax"]
+)
+def test_garbage_in_padding_changes_nothing(case: str) -> None:
+    kernel, alignment = case.split("-")
+    config, (query, source, valid) = {"alignment": alignment}, inputs(queries=8)
+    dirty = np.where(valid[..., None], source, np.float32(1e4))
+    actual = read(config, kernel, query, dirty, EVERYTHING, valid)
+    assert_close(actual, read(config, "plain", query, source, EVERYTHING, valid), eps=8)
+
+
+@pytest.mark.parametrize(
+    "case", ["causal-blockwise", "causal-xla", "window-blockwise", "window-xla"]
+)
+def test_a_memory_with_room_to_spare_is_read_to_its_length(case: str) -> None:
+    """The last query stands on the last slot written, not on the last there is."""
+    view, kernel = case.split("-")
+    query, source, _ = inputs(queries=4, keys=7)
+    module = make("multihead", {"heads": 3})
+    params = {"params": parameters(module)}
+    memory = module.apply(params, source, None, 12, method="remember")
+    actual, expected = (
+        module.clone(kernel=name).apply(params, query, memory, VIEWS[view], method="read").context
+        for name in (kernel, "plain")
+    )
+    assert_close(actual, expected, eps=8)
+
+
+@pytest.mark.parametrize("kernel", ["blockwise", "xla"])
+def test_queries_that_see_nothing_get_exactly_nothing(kernel: str) -> None:
+    query, source, _ = inputs(queries=8, keys=5)
+    valid = np.array([[True] * 5, [False] * 5, [False] * 3 + [True] * 2])
+    # of eight queries on five keys the first three stand before the first key
+    actual = read({}, kernel, query, source, CAUSAL, valid)
+    assert_close(actual, read({}, "plain", query, source, CAUSAL, valid), eps=8)
+    assert not (actual[1].any() or actual[:, :3].any() or actual[2, :6].any())
+
+
+def test_the_kernel_of_a_config_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name falls back to another in silence."""
+    x = jnp.zeros((1, 3, WIDTH))
+    for kernel, owner in (("blockwise", blockwise.Blockwise), ("xla", fused.Xla)):
+        ran: list[str] = []
+        plain = owner.__call__
+        called = lambda self, look, plain=plain, ran=ran: ran.append("yes") or plain(self, look)
+        monkeypatch.setattr(owner, "__call__", called)
+        jax.eval_shape(lambda x, kernel=kernel: read({}, kernel, x, x), x)
+        assert ran == ["yes"]

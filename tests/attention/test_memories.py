@@ -6,7 +6,6 @@ import functools
 import inspect
 import io
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -21,20 +20,7 @@ from attnlab.attention.protocol import MAPS, Attention
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Window
 from attnlab.decoding.steps import by_row
-from tests.attention.cases import (
-    CASES,
-    PLAINEST,
-    WIDTH,
-    causally,
-    first_settings,
-    inputs,
-    looks_back,
-    make,
-    over,
-    parameters,
-    recorded,
-    stepwise,
-)
+from tests.attention import cases
 from tests.attention.oracles import part
 from tests.rounding import assert_close
 
@@ -43,30 +29,28 @@ def decodes(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism keeps a cache and may be read while its source grows; slots that decode
     refuse others (test_composition.py).
     """
-    return make(name, config).capabilities.cache and stepwise(config)
+    return cases.make(name, config).capabilities.cache and cases.stepwise(config)
 
 
-FIRST = first_settings()
-DECODING = [case for case in CASES if decodes(*case)]
+FIRST = cases.first_settings()
+DECODING = [case for case in cases.CASES if decodes(*case)]
+# one case of each mechanism, and all whose keys are told where they stand
 PLACED = [
     case
-    for case in CASES
+    for case in cases.CASES
     if case in FIRST or "positions" in case[1] or part(case[1], "score", "dot")[0] == "location"
-]  # one case of each mechanism, and all whose keys are told where they stand
-DRAWN = [case for case in CASES if case in PLACED or looks_back(case[1])]  # no score nor alignment
-placed = over([case for case in PLACED if case in DECODING], "decoding")
+]
+DRAWN = [
+    case for case in cases.CASES if case in PLACED or cases.looks_back(case[1])
+]  # no score nor alignment
+placed = cases.over([case for case in PLACED if case in DECODING], "decoding")
 LENGTH, CAPACITY, WINDOW, PREFILL = 9, 11, 2, 4
 
 
+@cases.kept
 def calls(name: str, config: dict[str, Any]) -> Any:
-    """`apply` with parameters; the last one's is kept."""
-    return _applied(name, json.dumps(config))
-
-
-@functools.lru_cache(maxsize=1)
-def _applied(name: str, config: str) -> Any:
-    module = make(name, json.loads(config))
-    return functools.partial(module.apply, {"params": parameters(module)})
+    """`apply` with parameters."""
+    return cases.prepared(name, config)[0]
 
 
 class Programs(NamedTuple):
@@ -77,14 +61,9 @@ class Programs(NamedTuple):
     step: Any  # (memory, history, x, valid) -> memory, history, contexts of a piece more
 
 
-def programs(name: str, config: dict[str, Any], compiled: Callable[..., Any] = jax.jit) -> Programs:
-    """Those of a case; the last one's are kept."""
-    return _programs(name, json.dumps(config), compiled)
-
-
-@functools.lru_cache(maxsize=1)
-def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
-    call = calls(name, json.loads(config))
+@cases.kept
+def programs(name: str, config: dict[str, Any], compiled: Any = jax.jit) -> Programs:
+    call = calls(name, config)
 
     def full(x: Any, valid: Any) -> Any:
         begun = lambda cut: call(x[:, :cut], valid[:, :cut], CAPACITY, method="remember")
@@ -101,15 +80,15 @@ def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
 
     return Programs(
         compiled(full),
-        compiled(begun) if looks_back(json.loads(config)) else lambda x, memory: None,
+        compiled(begun) if cases.looks_back(config) else lambda x, memory: None,
         compiled(step),
     )
 
 
-@over(DECODING, "decoding", drawn=DRAWN)
+@cases.over(DECODING, "decoding", drawn=DRAWN)
 def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
     run = programs(name, config)
-    x, valid = inputs(queries=LENGTH)[0], np.ones((3, LENGTH), bool)
+    x, valid = cases.inputs(queries=LENGTH)[0], np.ones((3, LENGTH), bool)
     full, *memories = jax.tree.map(np.asarray, run.full(x, valid))
     for cut, memory in zip((0, PREFILL), memories, strict=True):
         history = run.begun(x[:, :cut], memory)
@@ -122,13 +101,13 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
         jax.eval_shape(small, x)
 
 
-@over(DECODING, "decoding", drawn=DRAWN)
+@cases.over(DECODING, "decoding", drawn=DRAWN)
 def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal_the_full_pass(
     name: str, config: dict[str, Any]
 ) -> None:
     """The plainest mechanism operation by operation, where lengths are known; the others compiled."""
-    run = programs(name, config, not_compiled if (name, config) == PLAINEST else jax.jit)
-    x, _, _ = inputs(queries=LENGTH)
+    run = programs(name, config, not_compiled if (name, config) == cases.PLAINEST else jax.jit)
+    x, _, _ = cases.inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     valid[:, 0] = True
     full, _, prefilled = jax.tree.map(np.asarray, run.full(x, valid))
@@ -151,7 +130,7 @@ def test_rows_of_different_lengths_decode_together_each_as_alone(
     then one token for each row.
     """
     call = calls(name, config)
-    x, _, _ = inputs(queries=LENGTH)
+    x, _, _ = cases.inputs(queries=LENGTH)
     fed, given, places = np.zeros(3, np.int32), [], []
     for counts in ((4, 1, 2), (1, 0, 3), (1, 1, 1)):
         width, more = max(counts), np.array(counts)
@@ -190,11 +169,11 @@ def test_under_a_window_the_last_keys_in_a_ring_are_enough(
     """Pieces of any length, longer than the ring too, over four rounds of it and more; rows of
     different lengths, then of one length with padding inside. The state does not grow.
     """
-    call, module = calls(name, config), make(name, config)
+    call, module = calls(name, config), cases.make(name, config)
     if module.capabilities.state == "constant":  # there is nothing to forget
         assert not module.forgets()
         return
-    x, _, _ = inputs(queries=LENGTH)
+    x, _, _ = cases.inputs(queries=LENGTH)
     begun, longer, short = (
         jax.eval_shape(functools.partial(begin, call, room))
         for room in (LENGTH, 10 * LENGTH, WINDOW)
@@ -247,7 +226,7 @@ def begin(call: Any, room: int) -> Any:
 
 def test_a_ring_takes_the_bytes_of_its_keys_and_the_position_of_each_slot() -> None:
     config = {"heads": 4, "key_heads": 2}
-    module, call = make("multihead", config), calls("multihead", config)
+    module, call = cases.make("multihead", config), calls("multihead", config)
     state = jax.eval_shape(lambda: begin(call, 10 * LENGTH))
     taken = sum(one.size * one.dtype.itemsize for one in jax.tree.leaves(state))
     kept = state_bytes(module, WINDOW) - 4  # the length is one for all
@@ -260,24 +239,24 @@ def begins_anywhere(name: str) -> bool:
     return remember is not None and "positions" in inspect.signature(remember).parameters
 
 
-@over(
+@cases.over(
     [case for case in PLACED if begins_anywhere(case[0])],
     "parts",
     drawn=[
         (name, config)
         for name, config in PLACED
-        if name == "forgetting" or (name, config) == PLAINEST or "rope" in json.dumps(config)
+        if name == "forgetting" or (name, config) == cases.PLAINEST or "rope" in json.dumps(config)
     ],
 )
 def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:
     """As a shard of it does: the end of a source, from its position on or each token with its own,
     is the source whose beginning may not be seen.
     """
-    module, call = make(name, config), calls(name, config)
-    x, _, _ = inputs(queries=LENGTH)
+    module, call = cases.make(name, config), calls(name, config)
+    x, _, _ = cases.inputs(queries=LENGTH)
     order = np.array([2, 0, 4, 1, 3])
     hidden = np.broadcast_to(np.arange(LENGTH) >= 4, (3, LENGTH))
-    view = causally(module)
+    view = cases.causally(module)
     placed = View(view.rule, positions=4)
 
     @jax.jit
@@ -303,20 +282,20 @@ def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, 
         assert_close(actual, expected, eps=8)
 
 
-@over([case for case in PLACED if case in DECODING], "spare room")
+@cases.over([case for case in PLACED if case in DECODING], "spare room")
 def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> None:
     """Where the length is known; in a program that takes the memory as an argument it is not, and
     whoever holds the map cuts it.
     """
     call = calls(name, config)
-    x, _, _ = inputs(queries=LENGTH)
+    x, _, _ = cases.inputs(queries=LENGTH)
 
     def grown(x: Any) -> Any:
         return call(call(x[:, :4], capacity=CAPACITY, method="remember"), x[:, 4:], method="extend")
 
     def look(x: Any, memory: Any) -> Any:
         reading, collected = call(x, memory, CAUSAL, method="read", mutable=[MAPS])
-        assert recorded(collected).shape == reading.weights.shape
+        assert cases.recorded(collected).shape == reading.weights.shape
         return reading.weights
 
     assert jax.eval_shape(lambda x: look(x, grown(x)), x).shape[2:] == (LENGTH, LENGTH)
@@ -365,7 +344,7 @@ class Scanned(nn.Module):
 
         def step(mechanism: Attention, carry: Any, token: Any) -> tuple[Any, jax.Array]:
             i, history = carry
-            view = View(causally(mechanism).rule, positions=i)
+            view = View(cases.causally(mechanism).rule, positions=i)
             reading = mechanism.read(token[:, None], memory, view, history=history)
             return (i + 1, reading.history), reading.context[:, 0]
 
@@ -375,19 +354,19 @@ class Scanned(nn.Module):
         return scan(self.mechanism, begun, query)[1]
 
 
-@over(FIRST, "decoding")
+@cases.over(FIRST, "decoding")
 def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[str, Any]) -> None:
-    module = make(name, config)
-    params = parameters(module)
-    query, source, valid = inputs(batch=2, keys=LENGTH)
+    module = cases.make(name, config)
+    params = cases.parameters(module)
+    query, source, valid = cases.inputs(batch=2, keys=LENGTH)
 
     @jax.jit
     def both(query: Any, source: Any, valid: Any) -> Any:
         within = {"params": {"mechanism": params}}
-        view = View(causally(module).rule, positions=2)
+        view = View(cases.causally(module).rule, positions=2)
         at_once = module.apply({"params": params}, query, source, view, valid)
         return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
 
     actual, expected = both(query, source, valid)
     assert_close(actual, expected, eps=8)
-    assert actual.shape == (2, 5, WIDTH)
+    assert actual.shape == (2, 5, cases.WIDTH)

@@ -26,6 +26,7 @@ from tests.attention.cases import (
     TOLERANCE,
     WIDTH,
     inputs,
+    kept,
     make,
     parameters,
     stepwise,
@@ -87,16 +88,10 @@ if not CHOSEN:
 every = pytest.mark.parametrize(("name", "config"), EVERY, scope="module")
 
 
+@kept
 def prepared(name: str, config: dict[str, Any]) -> tuple[Mixer, Any, Any, np.ndarray]:
-    """Mixer, parameters, compiled (params, x, valid, state) to y and state, and x [3,7,d]; those of
-    the last case are kept.
-    """
-    return _prepared(name, json.dumps(config))
-
-
-@functools.lru_cache(maxsize=1)
-def _prepared(name: str, config: str) -> tuple[Mixer, Any, Any, np.ndarray]:
-    module = make(name, json.loads(config))
+    """Mixer, parameters, compiled (params, x, valid, state) to y and state, and x [3,7,d]."""
+    module = make(name, config)
     x, _, _ = inputs(queries=LENGTH)
 
     @jax.jit

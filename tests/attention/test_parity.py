@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.traverse_util import unflatten_dict
 
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
@@ -25,11 +26,8 @@ CASES = [
 def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: float) -> None:
     """Context, weights and gradients of ours beside those of a case."""
     heads, key_heads = int(case["heads"]), int(case["key_heads"])
-    params: dict[str, Any] = {}
-    for name, array in case.items():
-        if name.startswith("params/"):
-            _, part, leaf = name.split("/")
-            params.setdefault(part, {})[leaf] = array.astype(dtype)
+    nested = unflatten_dict(case, sep="/")["params"]
+    params = jax.tree.map(lambda array: array.astype(dtype), nested)
     bias = "bias" in params["out"]
     module = MultiHead(width=heads * golden.D, heads=heads, key_heads=key_heads, bias=bias)
     view = CAUSAL if case["causal"] else EVERYTHING

@@ -140,9 +140,10 @@ def test_published_numbers() -> None:
     assert Yarn(length=4096).bounds(10000.0, 128) == (20, 46)
     assert Yarn(length=2048).bounds(10000.0, 128) == (16, 41)
     assert Yarn(length=2048).bounds(10000.0, 64) == (8, 21)
+    # all turn fast
     np.testing.assert_array_equal(
         Yarn(length=10**12).frequencies(10000.0, 4), Unscaled().frequencies(10000.0, 4)
-    )  # all turn fast
+    )
     yarn = Yarn(factor=4.0, length=4096)
     assert yarn.temperature == pytest.approx(0.1 * math.log(4) + 1)
     ratio = yarn.frequencies(10000.0, 128) / plain

@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention.mechanisms.multihead import MultiHead
-from attnlab.attention.positions import shaw
-from attnlab.attention.positions.syntax import (
-    Syntax,
-    SyntaxRelative,
-    ancestors,
-    depth,
-    structural_distance,
-    tree_distance,
-)
+from attnlab.attention.positions import shaw, syntax
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Window
 from attnlab.errors import UserError
@@ -41,8 +33,13 @@ def random_trees(batch: int, length: int, seed: int = 0) -> np.ndarray:
 @jax.jit
 def relations(heads: Any, valid: Any) -> tuple[jax.Array, ...]:
     """Depths, ancestors, tree distances, and signed distances of both modes."""
-    signed = [structural_distance(heads, valid, mode=mode) for mode in ("ancestor", "edge")]
-    return depth(heads, valid), ancestors(heads, valid), tree_distance(heads, valid), *signed
+    signed = [syntax.structural_distance(heads, valid, mode=mode) for mode in ("ancestor", "edge")]
+    return (
+        syntax.depth(heads, valid),
+        syntax.ancestors(heads, valid),
+        syntax.tree_distance(heads, valid),
+        *signed,
+    )
 
 
 def oracle(heads: list[int]) -> list[np.ndarray]:
@@ -98,7 +95,7 @@ def test_a_root_may_name_itself_and_there_may_be_several() -> None:
 def test_the_scheme_sees_place_and_depth() -> None:
     heads = random_trees(2, 6)
     x = np.random.default_rng(0).normal(size=(2, 6, 8)).astype(np.float32)
-    scheme = Syntax()
+    scheme = syntax.Syntax()
     deep = relations(heads, None)[0]
     params = jax.jit(functools.partial(scheme.init, method="embed"))(jax.random.key(0), x, deep)
     assert jax.tree.map(jnp.shape, params) == {"params": {"merge": (16, 8)}}
@@ -118,7 +115,7 @@ def test_places_are_not_taken_for_depths() -> None:
             r" .*'sinusoidal'"
         )
         with pytest.raises(UserError, match=words):
-            Syntax().init(jax.random.key(0), x, positions, method="embed")
+            syntax.Syntax().init(jax.random.key(0), x, positions, method="embed")
 
 
 def test_the_relative_scheme_adds_what_the_trees_say() -> None:
@@ -135,7 +132,7 @@ def test_the_relative_scheme_adds_what_the_trees_say() -> None:
     heads = random_trees(2, 6)
     trees = relations(heads, None)[3]
     view = View(trees=trees).among(jnp.array([2, 5]), jnp.array([1, 4, 7]))
-    scheme, plain = SyntaxRelative(clip=2), shaw.Shaw(clip=2)
+    scheme, plain = syntax.SyntaxRelative(clip=2), shaw.Shaw(clip=2)
     near = {name: params[name] for name in ("keys", "values")}
 
     @jax.jit
@@ -151,10 +148,11 @@ def test_the_relative_scheme_adds_what_the_trees_say() -> None:
 
     scores, more = gained()
     for b, h, i in np.ndindex(2, 3, 2):
+        # no tree at place 7
         far = [
             structural(heads[b].tolist(), (2, 5)[i], j, "ancestor") if j < 6 else 0
             for j in (1, 4, 7)
-        ]  # no tree at place 7
+        ]
         rows = [max(-2, min(2, one)) + 2 for one in far]
         assert_close(scores[b, h, i], 0.5 * params["tree_keys"][rows] @ q[b, h, i], eps=16)
         assert_close(more[b, h, i], weights[b, h, i] @ params["tree_values"][rows], eps=16)

@@ -15,37 +15,26 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlab.attention import visibility
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import View
-from attnlab.attention.visibility import (
-    Causal,
-    Dense,
-    Global,
-    Local,
-    Prefix,
-    Rule,
-    Segments,
-    Stride,
-    Summary,
-    Window,
-)
 from tests.attention.cases import TOLERANCE, WIDTH, make, parameters, wide
 from tests.attention.oracles import ORACLES
 from tests.rounding import assert_close
 
 IDS = np.array([0, 0, 1, 1, 1, 2, 2], np.int32)
 SQUARE = np.random.default_rng(0).random((7, 7)) < 0.5
-Seen = tuple[Rule, Callable[[int, int], bool]]
+Seen = tuple[visibility.Rule, Callable[[int, int], bool]]
 ATOMS: list[Seen] = [
-    (Causal(), lambda i, j: j <= i),
-    (Window(2), lambda i, j: abs(i - j) < 2),
-    (Stride(3), lambda i, j: (i - j) % 3 == 0),
-    (Local(3), lambda i, j: i // 3 == j // 3),
-    (Summary(3, 1), lambda i, j: j % 3 == 2),
-    (Global((1,)), lambda i, j: 1 in (i, j)),
-    (Prefix(2), lambda i, j: j < 2),
-    (Segments(IDS[None]), lambda i, j: bool(IDS[i] == IDS[j])),
-    (Dense(SQUARE), lambda i, j: bool(SQUARE[i, j])),
+    (visibility.Causal(), lambda i, j: j <= i),
+    (visibility.Window(2), lambda i, j: abs(i - j) < 2),
+    (visibility.Stride(3), lambda i, j: (i - j) % 3 == 0),
+    (visibility.Local(3), lambda i, j: i // 3 == j // 3),
+    (visibility.Summary(3, 1), lambda i, j: j % 3 == 2),
+    (visibility.Global((1,)), lambda i, j: 1 in (i, j)),
+    (visibility.Prefix(2), lambda i, j: j < 2),
+    (visibility.Segments(IDS[None]), lambda i, j: bool(IDS[i] == IDS[j])),
+    (visibility.Dense(SQUARE), lambda i, j: bool(SQUARE[i, j])),
 ]
 SHAPES = ((1, 5), (5, 5), (3, 7))
 COSINE = {"name": "cosine", "strength": "fixed"}

@@ -1,4 +1,6 @@
-"""The protocol's own parts: memories and the switch for maps."""
+"""The protocol's own parts: memories and the switch for maps. What a slot asks for and a mechanism does
+not declare is refused in one line; parts in slots: test_composition.py.
+"""
 
 import functools
 import types
@@ -18,12 +20,13 @@ from attnlab.attention.mechanisms.multi_step import MultiStep
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.memories import Memory, first_memory, written
-from attnlab.attention.needs import hands_out_weights
+from attnlab.attention.needs import Need, hands_out_weights
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import EVERYTHING
 from attnlab.config.registry import made
+from attnlab.errors import UserError
 
 
 @pytest.mark.quick
@@ -193,3 +196,37 @@ def test_a_hook_of_a_subclass_of_multihead_counts_in_short_looks_too() -> None:
 
     x = jax.random.normal(jax.random.key(0), (2, 5, 8))
     assert not Silent(8).init_with_output(jax.random.key(0), x, x)[0].context.any()
+
+
+own = functools.partial(Need, role="self", direction="causal")  # as `Bare` declares it
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("need", "words"),
+    [
+        (Need(role="cross"), "slot=bare: Bare does not support the role 'cross'; it offers 'self'"),
+        (Need(role="self"), "does not support the direction 'bidirectional'; it offers 'causal'"),
+        (own(), "does not support padding; it needs sequences of one length"),
+        (own(padding=False, cache=True), "does not support cached decoding"),
+        (own(padding=False), "does not support attention maps"),
+        (
+            own(padding=False, maps=False, values=True),
+            "does not support values apart from keys; choose 'single'",
+        ),
+        (
+            own(padding=False, maps=False, positions=frozenset({"score"})),
+            "does not support position hooks 'score'; it offers 'embedding'",
+        ),
+    ],
+)
+def test_what_is_not_declared_is_refused_with_what_is(need: Need, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        need.check(Bare, "slot=bare")
+
+
+def test_what_is_declared_is_granted() -> None:
+    own(padding=False, maps=False, positions=frozenset({"embedding"})).check(Bare, "slot")
+    nothing = Capabilities(roles=frozenset())
+    with pytest.raises(UserError, match="it offers none"):
+        Need(role="self").check(type("Nothing", (Bare,), {"capabilities": nothing}), "slot")

@@ -174,13 +174,14 @@ def test_the_kernel_gathered_refuses_by_name_what_it_cannot_compute() -> None:
             jax.eval_shape(init, jax.random.key(0), x, x)
 
 
+# in the full mode those whose weights are a function of one row of scores
 DECODED = [
     pytest.param({"name": "scalable_softmax", "length": 5}, marks=pytest.mark.full),
     pytest.param({"name": "softpick"}, marks=pytest.mark.full),
     {"name": "stick_breaking"},
     pytest.param({"name": "top_k", "keep": 3}, marks=pytest.mark.full),
     {"name": "moba", "block": 2, "blocks": 2},
-]  # in the full mode those whose weights are a function of one row of scores
+]
 
 
 @pytest.mark.parametrize("alignment", DECODED, ids=lambda alignment: alignment["name"])

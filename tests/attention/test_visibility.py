@@ -29,6 +29,7 @@ from attnlab.attention.visibility import (
     dilated,
     longformer,
 )
+from attnlab.attention.visibility.random_blocks import draw
 from attnlab.errors import UserError
 from tests.attention.visibility_oracles import DENSE, HEADS, IDS, MARKS, T, cases, mask
 
@@ -224,6 +225,48 @@ def test_vmap_and_scan() -> None:
     step = lambda length, _: (length + 1, view.mask(1, T, length))
     _, steps = jax.lax.scan(step, jnp.asarray(1), None, length=T)
     assert_same(jnp.moveaxis(steps[:, :, :, 0], 0, 2), expected)
+
+
+# Patterns
+
+
+@pytest.mark.parametrize("length", [1, 2, T])
+def test_bigbird_with_all_blocks_drawn_is_full_attention(length: int) -> None:
+    look = jax.jit(
+        lambda: [
+            View(bigbird(length, 2, block, random=length)).mask(length, length, length)
+            for block in (1, 2, 4, 20)
+        ]
+    )
+    for result in look():
+        np.testing.assert_array_equal(result, np.ones((1, 2, length, length), bool))
+
+
+def test_windows_are_counted_as_jax_counts_them() -> None:
+    zeros, values = jnp.zeros((1, T, 1, T)), jnp.eye(T)[None, :, None]
+    for rule, size in ((Causal() & Window(3), (2, 0)), (Window(3), (2, 2))):
+        weights = jax.nn.dot_product_attention(zeros, zeros, values, local_window_size=size)
+        np.testing.assert_array_equal(full(rule), weights[0, :, 0] > 0)
+
+
+# BigBird's draw
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 9])
+def test_random_blocks_are_as_many_as_asked_and_never_seen_anyway(count: int) -> None:
+    blocks = draw(8, count, 3, 5)
+    for head, row in itertools.product(range(3), range(8)):
+        free = [column for column in range(1, 7) if abs(column - row) > 1] if 0 < row < 7 else []
+        columns = np.flatnonzero(blocks[head, row])
+        assert len(columns) == min(count, len(free)) and set(columns) <= set(free)
+
+
+def test_the_draw_is_fixed_by_its_seed() -> None:
+    first = draw(12, 3, 2, 5).copy()
+    draw.cache_clear()
+    np.testing.assert_array_equal(draw(12, 3, 2, 5), first)
+    assert (draw(12, 3, 2, 6) != first).any() and (first[0] != first[1]).any()
+    assert bigbird(50, 2, 4, seed=1) == bigbird(50, 2, 4, seed=1) != bigbird(50, 2, 4, seed=2)
 
 
 # Mistakes

@@ -1,48 +1,42 @@
-"""Rules named in a config: each shows what its line says, joins nest, and mistakes are one line."""
+"""Rules named in a config: each is what its line says, joins nest, and mistakes are one line."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from attnlab import config as configs
+from attnlab.attention import visibility
 from attnlab.attention.view import CAUSAL, View
-from attnlab.attention.visibility import VISIBILITIES, Everything, PerHead, Window
+from attnlab.attention.visibility import VISIBILITIES, Causal, Everything, PerHead, Rule, Window
 from attnlab.config.registry import build, made
 from attnlab.errors import UserError
 
 T = 9
 BOTH, BLOK = {"one": "full", "other": "full"}, {"name": "local", "blok": 2}
 NEAR = {"name": "window", "width": 2}
-# fields, and the formula over positions; written down again here, from the papers
-SHOWN: dict[str, tuple[dict[str, Any], Callable[[int, int], bool]]] = {
-    "full": ({}, lambda i, j: True),
-    "causal": ({}, lambda i, j: j <= i),
-    "window": ({"width": 3}, lambda i, j: j in range(i - 2, i + 3)),
-    "dilated": ({"width": 2, "dilation": 3}, lambda i, j: j in (i - 3, i, i + 3)),
-    "stride": ({"stride": 4}, lambda i, j: (i - j) % 4 == 0),
-    "local": ({"block": 2, "reach": 1}, lambda i, j: i // 2 - j // 2 in (-1, 0, 1)),
-    "summary": ({"stride": 4, "width": 1, "turn": 1}, lambda i, j: j in (2, 6)),
-    "first": ({"length": 2}, lambda i, j: j in (0, 1)),
-    "global": ({"positions": (0, 5)}, lambda i, j: i in (0, 5) or j in (0, 5)),
-    "prefix": ({"length": 3}, lambda i, j: j < 3 or j <= i),
-    "strided": ({"stride": 3}, lambda i, j: j <= i and (i - j < 3 or (i - j) % 3 == 0)),
-    "fixed": (
-        {"stride": 3, "summary": 1},
-        lambda i, j: j <= i and (i // 3 == j // 3 or j in (2, 5, 8)),
-    ),
-    "longformer": ({"window": 2, "tokens": (4,)}, lambda i, j: abs(i - j) <= 1 or 4 in (i, j)),
-    "bigbird": (
-        {"length": 8, "block": 2, "random": 0},
-        lambda i, j: abs(i // 2 - j // 2) <= 1 or i in (0, 1, 6, 7) or j in (0, 1, 6, 7),
-    ),
-    "all_of": ({"one": "causal", "other": NEAR}, lambda i, j: j in (i - 1, i)),
+# fields, and the rule; what a rule shows: visibility_oracles.py
+RULES: dict[str, tuple[dict[str, Any], Rule]] = {
+    "full": ({}, Everything()),
+    "causal": ({}, Causal()),
+    "window": ({"width": 3}, Window(3)),
+    "dilated": ({"width": 2, "dilation": 3}, visibility.dilated(2, 3)),
+    "stride": ({"stride": 4}, visibility.Stride(4)),
+    "local": ({"block": 2, "reach": 1}, visibility.Local(2, 1)),
+    "summary": ({"stride": 4, "width": 1, "turn": 1}, visibility.Summary(4, 1, 1)),
+    "first": ({"length": 2}, visibility.Prefix(2)),
+    "global": ({"positions": (0, 5)}, visibility.Global((0, 5))),
+    "prefix": ({"length": 3}, visibility.prefix_lm(3)),
+    "strided": ({"stride": 3}, visibility.sparse_strided(3)),
+    "fixed": ({"stride": 3, "summary": 1}, visibility.sparse_fixed(3, 1)),
+    "longformer": ({"window": 2, "tokens": (4,)}, visibility.longformer(2, (4,))),
+    "bigbird": ({"length": 8, "block": 2, "random": 0}, visibility.bigbird(8, 1, 2, random=0)),
+    "all_of": ({"one": "causal", "other": NEAR}, Causal() & Window(2)),
     "any_of": (
         {"one": {"name": "first", "length": 1}, "other": NEAR},
-        lambda i, j: j == 0 or abs(i - j) < 2,
+        visibility.Prefix(1) | Window(2),
     ),
-    "per_head": ({"one": "causal", "other": "causal", "heads": 2}, lambda i, j: j <= i),
+    "per_head": ({"one": "causal", "other": NEAR, "heads": 2}, PerHead((Causal(), Window(2)))),
 }
 
 
@@ -54,17 +48,15 @@ def shown(node: Any) -> np.ndarray:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", [one for one in VISIBILITIES.names() if one != "by_layer"])
-def test_every_name_shows_what_it_says(name: str) -> None:
-    fields, formula = SHOWN[name]
-    expected = np.array([[formula(i, j) for j in range(T)] for i in range(T)])
-    for head in shown({"name": name, **fields}):
-        np.testing.assert_array_equal(head, expected)
+def test_every_name_is_the_rule_that_it_says(name: str) -> None:
+    fields, rule = RULES[name]
+    assert made(VISIBILITIES, {"name": name, **fields})() == rule
 
 
 @pytest.mark.parametrize("name", [one for one in VISIBILITIES.names() if one != "by_layer"])
 def test_a_window_is_the_least_that_holds_what_is_seen(name: str) -> None:
     """Over more positions than the rule repeats after; None where what is seen has no bound."""
-    rule, many = made(VISIBILITIES, {"name": name, **SHOWN[name][0]})(), 40
+    rule, many = made(VISIBILITIES, {"name": name, **RULES[name][0]})(), 40
     mask = View(rule).mask(many, many, many)
     seen = np.ones((many, many), bool) & (True if mask is None else np.asarray(mask).any((0, 1)))
     furthest = (np.arange(many)[:, None] - np.arange(many))[seen].max()
@@ -118,12 +110,12 @@ def test_a_config_says_everything_about_its_rules() -> None:
         ({"name": "windwo"}, "unknown visibility 'windwo'; did you mean 'window'?"),
         ({"name": "window", "widht": 3}, "where: window has no field 'widht' .* mean 'width'?"),
         ({"name": "window", "width": "3"}, "where.width='3' is of type str, expected int"),
-        ({"name": "window", "width": 0}, "Window: width=0 is too small; the least is 1"),
+        ({"name": "window", "width": 0}, "Window: width=0, must be at least 1"),
         ({"name": "longformer", "window": 3}, "longformer: window=3 is to be halved"),
         ({"name": "global", "positions": ("a",)}, "visibility global: .* whole numbers from 0"),
         ({"name": "longformer", "tokens": (-1,)}, "visibility longformer: global tokens"),
-        ({"name": "prefix", "length": -1}, "prefix: length=-1 is too small"),
-        ({"name": "per_head", **BOTH, "heads": 1}, "heads=1 is too small; the least is 2"),
+        ({"name": "prefix", "length": -1}, "prefix: length=-1, must be at least 0"),
+        ({"name": "per_head", **BOTH, "heads": 1}, "heads=1, must be at least 2"),
         ({"name": "any_of", **BOTH, "other": BLOK}, "where.other: local has no field 'blok'"),
     ],
 )

@@ -23,15 +23,7 @@ from attnlab.attention.needs import Need, hands_out_weights
 from attnlab.attention.protocol import MAPS, Capabilities, Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
-from tests.attention.cases import (
-    first_settings,
-    inputs,
-    make,
-    over,
-    own_place,
-    parameters,
-    stepwise,
-)
+from tests.attention import cases
 from tests.attention.test_memories import CAPACITY, LENGTH
 from tests.rounding import assert_close
 
@@ -40,23 +32,25 @@ SLOT = Need(role="cross", weights=True)
 
 def calls(name: str, config: dict[str, Any]) -> Any:
     """`apply` with parameters, of a mechanism that hands out weights."""
-    params = jax.tree.map(jnp.asarray, parameters(make(name, config)))
-    return functools.partial(make(name, config).apply, {"params": params})
+    params = jax.tree.map(jnp.asarray, cases.parameters(cases.make(name, config)))
+    return functools.partial(cases.make(name, config).apply, {"params": params})
 
 
 def scanned(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism hands out weights while it is read query by query."""
-    module = make(name, config)
-    return module.capabilities.cache and stepwise(config) and hands_out_weights(type(module))
+    module = cases.make(name, config)
+    return module.capabilities.cache and cases.stepwise(config) and hands_out_weights(type(module))
 
 
-SCANNED = [case for case in first_settings() if scanned(*case)]
+SCANNED = [case for case in cases.first_settings() if scanned(*case)]
 
 
-@over(SCANNED, drawn=[case for case in SCANNED if case[0] in ("single", "multihead", "latent")])
+@cases.over(
+    SCANNED, drawn=[case for case in SCANNED if case[0] in ("single", "multihead", "latent")]
+)
 def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[str, Any]) -> None:
     call = calls(name, config)
-    x, _, _ = inputs(queries=LENGTH)
+    x, _, _ = cases.inputs(queries=LENGTH)
 
     def step(memory: Any, token: Any) -> tuple[Any, Any]:
         memory = call(memory, token[:, None], method="extend")
@@ -81,8 +75,8 @@ def test_weights_that_are_asked_for_have_the_slots_to_spare_that_maps_leave_out(
     """So that their shape does not depend on whether the length is known; the slots that nothing
     was written to have weight 0.
     """
-    call = calls(name, dict(first_settings())[name])
-    x, _, _ = inputs(queries=LENGTH)
+    call = calls(name, dict(cases.first_settings())[name])
+    x, _, _ = cases.inputs(queries=LENGTH)
     memory = call(x, capacity=CAPACITY, method="remember")
     look, collected = call(x, memory, CAUSAL, weights=True, method="read", mutable=[MAPS])
     assert look.weights.shape[-1] == CAPACITY > LENGTH
@@ -95,9 +89,11 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
     """For "auto" that is the plain one, also where blockwise would be faster; a kernel that is
     named is refused by its name.
     """
-    query, source, valid = inputs()
-    params = parameters(make("multihead", {"heads": 3}))
-    made = {name: make("multihead", {"heads": 3, "kernel": name}) for name in ("auto", "plain")}
+    query, source, valid = cases.inputs()
+    params = cases.parameters(cases.make("multihead", {"heads": 3}))
+    made = {
+        name: cases.make("multihead", {"heads": 3, "kernel": name}) for name in ("auto", "plain")
+    }
     look = {name: functools.partial(one.apply, {"params": params}) for name, one in made.items()}
     monkeypatch.setattr("attnlab.attention.kernels.plain.LEAST", 1)
     monkeypatch.setattr(blockwise.Blockwise, "__call__", lambda *_: pytest.fail("has no weights"))
@@ -113,7 +109,7 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
             r" kernel='auto' do"
         )
         with pytest.raises(UserError, match=f"MultiHead: {words}"):
-            module = make("multihead", {"heads": 3, "kernel": kernel})
+            module = cases.make("multihead", {"heads": 3, "kernel": kernel})
             module.apply({"params": params}, query, source, weights=True)
         with pytest.raises(UserError, match=f"slot.kernel: {words}"):
             SLOT.check(MultiHead, "slot", {"kernel": kernel})
@@ -146,7 +142,7 @@ def test_a_slot_that_needs_weights_takes_whatever_hands_them_out() -> None:
         mechanism = MECHANISMS.resolve(name)
         assert hands_out_weights(mechanism) == (mechanism.capabilities.maps == "exact")
         if hands_out_weights(mechanism):
-            dataclasses.replace(SLOT, **own_place(mechanism)).check(mechanism, "slot")
+            dataclasses.replace(SLOT, **cases.own_place(mechanism)).check(mechanism, "slot")
     SLOT.check(Starred, "slot")
     refused = "slot{}: {} does not support weights as a result"
     for mechanism, chosen, words in (

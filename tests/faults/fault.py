@@ -32,11 +32,11 @@ _ATTENTION = {
     "scores": "scores score_facts facts",
     "alignments": "alignments alignment_families reinforce facts",
     "positions": "positions positions_relative positions_rope positions_syntax facts",
-    "visibility": "visibility visibility_patterns facts",
+    "visibility": "visibility facts",
     "mechanisms": _PROMISES,
     "view.py": f"view visibility {_PROMISES}",
-    "kernels": f"kernels kernel_facts {_PROMISES}",
-    "needs.py": "needs composition weights",
+    "kernels": f"kernels {_PROMISES}",
+    "needs.py": "protocol composition weights",
     "protocol.py": f"protocol composition {_PROMISES}",
 }
 WHOLE = {

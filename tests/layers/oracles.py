@@ -1,10 +1,28 @@
-"""Float64 NumPy references of norms and feed-forwards, written from the formulas."""
+"""Float64 NumPy references of norms and feed-forwards, written from the formulas, and what other
+references are made of too.
+"""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+
+def affine(params: Any, x: np.ndarray) -> np.ndarray:
+    """x W + b, without b where there is none."""
+    return x @ params["kernel"] + params.get("bias", 0.0)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + e^-x)."""
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Over the last axis."""
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def norm_of(name: str, params: Any, x: np.ndarray, epsilon: float) -> np.ndarray:
@@ -52,19 +70,15 @@ def _gelu_tanh(x: float) -> float:
     return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
-
-
 PLAIN: dict[str, Callable[[float], float]] = {
     "relu": lambda x: max(x, 0.0),
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
-    "silu": lambda x: x * _sigmoid(x),
+    "silu": lambda x: x * sigmoid(x),
     "squared_relu": lambda x: max(x, 0.0) ** 2,
 }
 GATED: dict[str, Callable[[float], float]] = {
-    "glu": _sigmoid,
+    "glu": sigmoid,
     "bilinear": lambda x: x,
     "reglu": PLAIN["relu"],
     "geglu": _gelu,

@@ -1,10 +1,13 @@
-"""Of a sequence that is read in pieces the last real slots are kept, each where the text has it."""
+"""Of a sequence that is read in pieces the last real slots are kept, each where the text has it; the token
+before is the last real one, over padding and from piece to piece.
+"""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from attnlab.layers.history import after, latest, places, slots
+from attnlab.layers.history import after, latest, places, slots, token_before
 
 
 def test_the_last_real_slots_are_kept() -> None:
@@ -47,3 +50,21 @@ def test_tokens_go_to_the_slots_that_the_text_would_give_them() -> None:
     token, _, positions = place(None, valid, 3)
     np.testing.assert_array_equal(token, [[0, 2, 3], [0, 1, 2]])
     np.testing.assert_array_equal(positions, [[0, 1, 2], [0, 1, 2]])
+
+
+@pytest.mark.quick
+def test_the_token_before_is_the_last_real_one() -> None:
+    rng = np.random.default_rng(0)
+    x, valid = rng.normal(size=(3, 6, 2)).astype(np.float32), rng.random((3, 6)) < 0.6
+    valid[2] = False
+    first = rng.normal(size=(3, 1, 2)).astype(np.float32)
+    expected, last = np.zeros_like(x), first[:, 0].copy()
+    for t in range(6):
+        expected[:, t] = last
+        last = np.where(valid[:, t, None], x[:, t], last)
+    actual, kept = jax.jit(token_before)(x, first, valid)
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(kept[:, 0], last)
+    actual, kept = jax.jit(token_before)(x, first)
+    np.testing.assert_array_equal(actual, np.concatenate([first, x[:, :-1]], axis=1))
+    np.testing.assert_array_equal(kept, x[:, -1:])

@@ -24,6 +24,14 @@ def draw(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
 
 
+def numbered(shapes: Any, size: float = 1.0) -> Any:
+    """Parameters of these shapes, N(0, size^2), each leaf from a seed of its own."""
+    leaves, tree = jax.tree.flatten(shapes)
+    return jax.tree.unflatten(
+        tree, [size * draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
+    )
+
+
 @functools.cache
 def given() -> tuple[np.ndarray, np.ndarray, LSTMState]:
     """U, the contributions [T,B,4H] and a first state."""

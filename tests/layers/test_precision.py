@@ -18,20 +18,10 @@ from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
-from tests.attention.cases import (
-    TOLERANCE,
-    causally,
-    first_settings,
-    inputs,
-    make,
-    over,
-    over_all,
-    parameters,
-    wide,
-)
+from tests.attention import cases
 from tests.sampling import full_mode
 
-every = over_all() if full_mode() else over(first_settings())
+every = cases.over_all() if full_mode() else cases.over(cases.first_settings())
 
 
 def floats(tree: Any) -> set[Any]:
@@ -58,11 +48,11 @@ def test_the_inner_precision_is_at_least_float32_and_what_comes_in(float64: None
 def test_float32_stays_float32_where_float64_is_possible(
     name: str, config: dict[str, Any], float64: None
 ) -> None:
-    module = make(name, config)
-    query, source, valid = inputs()
+    module = cases.make(name, config)
+    query, source, valid = cases.inputs()
 
     def read(params: Any, query: Any, source: Any, key: Any) -> Any:
-        arguments = {"params": params}, query, source, causally(module), valid
+        arguments = {"params": params}, query, source, cases.causally(module), valid
         rngs = {"sample": key} if key is not None else {}
         return module.apply(*arguments, mutable=[MAPS, SAMPLES], rngs=rngs)
 
@@ -91,9 +81,9 @@ def test_the_default_kernel_takes_long_looks_with_float64_possible(
     tokens: int, fields: dict[str, Any], float64: None
 ) -> None:
     """From 256 tokens on it works block by block."""
-    module = make("multihead", {"heads": 1, **fields})
-    query, source, valid = inputs(batch=1, queries=tokens, keys=tokens)
-    given = (parameters(module), query, source)
+    module = cases.make("multihead", {"heads": 1, **fields})
+    query, source, valid = cases.inputs(batch=1, queries=tokens, keys=tokens)
+    given = (cases.parameters(module), query, source)
 
     def sloped(kernel: str) -> Any:
         def total(*arguments: Any) -> tuple[jax.Array, jax.Array]:
@@ -104,19 +94,19 @@ def test_the_default_kernel_takes_long_looks_with_float64_possible(
 
         return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
 
-    both = (jax.tree.leaves(sloped(kernel)(*wide(given))) for kernel in ("auto", "plain"))
+    both = (jax.tree.leaves(sloped(kernel)(*cases.wide(given))) for kernel in ("auto", "plain"))
     for actual, expected in zip(*both, strict=True):
         assert actual.dtype == np.float64
-        bound = TOLERANCE["float64"] * max(1.0, np.abs(expected).max())
+        bound = cases.TOLERANCE["float64"] * max(1.0, np.abs(expected).max())
         np.testing.assert_allclose(actual, expected, rtol=0, atol=bound)
     assert floats(jax.eval_shape(sloped("auto"), *given)) == {jnp.dtype(np.float32)}
 
 
 def test_a_kernel_that_softmaxes_in_float32_refuses_float64(float64: None) -> None:
-    module, (query, source, _) = make("multihead", {"heads": 2}), inputs()
-    arguments = ({"params": parameters(module)}, query, source)
+    module, (query, source, _) = cases.make("multihead", {"heads": 2}), cases.inputs()
+    arguments = ({"params": cases.parameters(module)}, query, source)
     attend = functools.partial(jax.eval_shape, module.clone(kernel="xla").apply)
     assert attend(*arguments).context.dtype == np.float32
     words = "kernel 'xla' softmaxes in float32.*float64.*kernel='plain' and kernel='blockwise' do"
     with pytest.raises(UserError, match=words):
-        attend(*wide(arguments))
+        attend(*cases.wide(arguments))

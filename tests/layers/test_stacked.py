@@ -1,27 +1,29 @@
-"""LSTM layers above each other and from both ends are put together as is said: sums past the
-layers, states handed over, dropout between them.
+"""Recurrent layers above each other and from both ends are put together as is said: sums past the
+layers, states handed over, dropout between them. The GRU of decoders computes the equation of Cho
+et al. 2014, appendix A.1.2. What every recurrent layer promises: test_cells.py.
 """
 
 import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.layers.lstm import LSTMLayer
+from attnlab.layers.recurrent import BidirectionalGRU, ContextGRUCell, GRUCell, GRULayer
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack
-from tests.layers.test_lstm import VALID, B, E, H, T, draw
+from tests.layers.oracles import sigmoid
+from tests.layers.test_lstm import VALID, B, E, H, T, draw, numbered
+from tests.rounding import assert_close
 
 X = draw(B, T, E)
 
 
 def drawn(module: Any) -> Any:
-    """Parameters of stacked layers, N(0, 1), each its own."""
-    leaves, tree = jax.tree.flatten(jax.eval_shape(module.init, jax.random.key(0), X)["params"])
-    return jax.tree.unflatten(
-        tree, [draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
-    )
+    """Parameters of layers, N(0, 1), each its own."""
+    return numbered(jax.eval_shape(module.init, jax.random.key(0), X, VALID)["params"])
 
 
 def alone(params: Any, x: Any, reverse: bool) -> Any:
@@ -84,18 +86,54 @@ def test_without_layers_it_is_the_identity_and_the_lowest_layer_adds_nothing() -
         LSTMStack(H, 2, residual=1).init(jax.random.key(0), X)
 
 
-def test_both_directions_side_by_side() -> None:
-    """The forward half first; the states are those after the last real token and after the
-    first.
+@pytest.mark.parametrize(
+    ("module", "layer"),
+    [(BidirectionalLSTM(H), LSTMLayer(H)), (BidirectionalGRU(H), GRULayer(H))],
+    ids=["lstm", "gru"],
+)
+def test_both_directions_side_by_side(module: Any, layer: Any) -> None:
+    """The forward half first, each with its own parameters; the states of an LSTM are those after
+    the last real token and after the first.
     """
-    module = BidirectionalLSTM(H)
     params = drawn(module)
 
     @jax.jit
     def both(params: Any) -> Any:
-        forward, at_end = alone(params["forward"], X, False)
-        backward, at_beginning = alone(params["backward"], X, True)
-        halves = jax.numpy.concatenate([forward, backward], axis=-1)
-        return module.apply({"params": params}, X, VALID), (halves, (at_end, at_beginning))
+        forward, backward = (
+            layer.apply({"params": params[name]}, X, VALID, reverse=name == "backward")
+            for name in ("forward", "backward")
+        )
+        result = module.apply({"params": params}, X, VALID)
+        if isinstance(layer, GRULayer):
+            return result, jnp.concatenate([forward, backward], axis=-1)
+        outputs, states = zip(forward, backward, strict=True)
+        return result, (jnp.concatenate(outputs, axis=-1), states)
 
     assert_near(*both(params))
+
+
+def test_recurrent_matrices_of_gru_cells_start_orthogonal() -> None:
+    """Each of the blocks side by side, and no two alike."""
+    arguments = [np.zeros((1, size), np.float32) for size in (8, 24, 24)]
+    for cell, count in ((GRUCell(8), 2), (ContextGRUCell(8), 3)):
+        for matrix in jax.jit(cell.init)(jax.random.key(0), *arguments[:count])["params"].values():
+            blocks = np.split(np.asarray(matrix), matrix.shape[1] // 8, axis=1)
+            for block in blocks:
+                np.testing.assert_allclose(block.T @ block, np.eye(8), atol=1e-5)
+            assert all(np.abs(blocks[0] - block).max() > 0.1 for block in blocks[1:])
+
+
+def test_context_cell_is_the_equations() -> None:
+    """h' = (1 - z) h + z tanh(p_n + r (h U_n + q_n)): the reset gate shuts the context out of the
+    candidate, not out of the gates.
+    """
+    past, state = draw(H, 3 * H, seed=1), draw(4, H)
+    p, q = 2 * draw(4, 3 * H), 2 * draw(4, 3 * H, seed=2)
+    actual = jax.jit(ContextGRUCell(H).apply)({"params": {"past": past}}, state, p, q)
+    wide, u, p, q = (np.asarray(array, np.float64) for array in (state, past, p, q))
+    r, z = (
+        sigmoid(p[:, part] + q[:, part] + wide @ u[:, part])
+        for part in (slice(0, H), slice(H, 2 * H))
+    )
+    new = np.tanh(p[:, 2 * H :] + r * (wide @ u[:, 2 * H :] + q[:, 2 * H :]))
+    assert_close(actual, (1 - z) * wide + z * new, eps=8)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.layers.oracles import sigmoid
 from tests.layers.recurrence.learning import gelu, standard, taught
-from tests.mixers.stateful import over_real, sigmoid, turned
+from tests.mixers.stateful import Array, Config, over_real, turned
 
 
-def ttt(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def ttt(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """Every head teaches its own model; y = (gelu(x W_g) * LayerNorm(o)) W_o."""
     heads, b, taps = config["heads"], config["mini_batch"], config["kernel"]
     names = [n for n in ("kernel_0", "bias_0", "kernel_1", "bias_1") if n in params]
@@ -20,10 +21,7 @@ def ttt(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -
     ]
     shares = np.maximum(0, 1 / np.arange(1, b + 1) + params["place"])
 
-    def step(token: np.ndarray, position: int, state: Any) -> Any:
-        if state is None:
-            nothing = [np.zeros(x.shape[-1])] * (taps - 1)
-            state = nothing, start, [[np.zeros_like(one) for one in m] for m in start]
+    def step(token: Array, position: int, state: Any) -> Any:
         inputs, models, sums = state
         inputs, i = [*inputs, token @ params["w_query"]["kernel"]], position % b
         q, k = (
@@ -48,16 +46,18 @@ def ttt(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -
         normed = standard(np.concatenate(o)) * params["norm"]["scale"] + params["norm"]["bias"]
         return (gate * normed) @ params["out"]["kernel"], (inputs[1:], after, summed)
 
-    return over_real(x, valid, step)
+    nothing = [np.zeros(x.shape[-1])] * (taps - 1)
+    sums = [[np.zeros_like(one) for one in m] for m in start]
+    return over_real(x, valid, step, (nothing, start, sums))
 
 
-def ttt_linear(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def ttt_linear(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """The inner model x W + u."""
     assert "kernel_1" not in params
     return ttt(params, config, x, valid)
 
 
-def ttt_mlp(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def ttt_mlp(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """The inner model gelu(x W_1 + u_1) W_2 + u_2."""
     assert params["kernel_0"].shape[2] == config.get("expansion", 4) * params["kernel_0"].shape[1]
     return ttt(params, config, x, valid)

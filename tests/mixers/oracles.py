@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.mixers.performer import directions
+from tests.layers.oracles import affine, sigmoid, softmax
 from tests.mixers import delta, learning, stateful, untied
-from tests.mixers.stateful import sigmoid
+from tests.mixers.stateful import Array, Config
 from tests.systems.oracles import parts
 
-Oracle = Callable[[Any, dict[str, Any], np.ndarray, np.ndarray], np.ndarray]
+Oracle = Callable[[Any, Config, Array, Array], Array]
 
 
-def recurrent(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def recurrent(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """y_t = h_t W_o, or h_t; the cell is known by its parameters."""
     result, nothing = np.zeros(x.shape), np.zeros(config.get("state", x.shape[-1]))
     for b, row in enumerate(x):
@@ -30,9 +31,7 @@ def recurrent(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndar
     return result
 
 
-def convolution(
-    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray
-) -> np.ndarray:
+def convolution(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """The gated linear unit of the last k real tokens; zeros at padding."""
     linear, k = params["convolution"]["linear"], config["kernel"]
     kernel = linear["v"] * (linear["g"] / np.sqrt((linear["v"] ** 2).sum(axis=0)))
@@ -49,7 +48,7 @@ def convolution(
     return result
 
 
-def average(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def average(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """A gate between a token and the mean of the real ones up to it."""
     result = np.zeros(x.shape)
     for b, t in np.ndindex(x.shape[:2]):
@@ -62,9 +61,7 @@ def average(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarra
     return result
 
 
-def reformer(
-    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray, causal: bool = True
-) -> np.ndarray:
+def reformer(params: Any, config: Config, x: Array, valid: Array, causal: bool = True) -> Array:
     """Shared queries and keys; the union over the rounds of what is near in the order of buckets."""
     heads, buckets, rounds = config["heads"], config["buckets"], config["rounds"]
     m, size = config["chunk"], x.shape[-1] // heads
@@ -99,7 +96,7 @@ def reformer(
     return joined @ params["out"]["kernel"]
 
 
-def nystrom(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def nystrom(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """softmax(Q K~) pinv(softmax(Q~ K~)) softmax(Q~ K) V, and the sums of neighbours of V."""
     heads, m, taps = config["heads"], config["landmarks"], config["taps"]
     size, joined = x.shape[-1] // heads, np.zeros(x.shape)
@@ -131,7 +128,7 @@ def nystrom(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarra
     return (joined * valid[..., None]) @ params["out"]["kernel"]
 
 
-def fourier(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def fourier(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """The transform over channels and the real tokens, as a double sum."""
     result = np.zeros(x.shape)
     channel = np.arange(x.shape[-1])
@@ -144,7 +141,7 @@ def fourier(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarra
     return result
 
 
-def longformer(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def longformer(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """Each token over its window and the global ones; those over all, through other matrices."""
     heads, half, tokens = config["heads"], config["window"] // 2, config["tokens"]
     size, joined = x.shape[-1] // heads, np.zeros(x.shape)
@@ -167,8 +164,8 @@ def longformer(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.nda
 
 
 def featured(
-    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    params: Any, config: Config, query: Array, source: Array, mask: Array
+) -> tuple[Array, Array]:
     """The context of attention by random features, and its weights [B,H,Tq,Tk]; `mask` [B,Tq,Tk] is
     True where a query may see a key.
     """
@@ -178,7 +175,7 @@ def featured(
     w = directions(key, config["features"], size, config.get("orthogonal", True))
     drawn = np.asarray(w, np.float64)
 
-    def phi(x: np.ndarray) -> np.ndarray:
+    def phi(x: Array) -> Array:
         x = x / size**0.25
         if config.get("map") == "relu":
             return np.maximum(drawn @ x, 0) + 1e-3
@@ -197,22 +194,11 @@ def featured(
     return joined @ params["out"]["kernel"], weights
 
 
-def performer(
-    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray, causal: bool = False
-) -> np.ndarray:
+def performer(params: Any, config: Config, x: Array, valid: Array, causal: bool = False) -> Array:
     """`featured` of a text that is mixed with itself; 0 at padding."""
     mask = np.repeat(valid[:, None], x.shape[1], axis=1)
     mask = np.tril(mask) if causal else mask
     return featured(params, config, x, x, mask)[0] * valid[..., None]
-
-
-def affine(params: Any, x: np.ndarray) -> np.ndarray:
-    return x @ params["kernel"] + params["bias"]
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 MIXER_ORACLES: dict[str, Oracle] = {

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.traverse_util import unflatten_dict
 
 from attnlab.attention.mechanisms.linformer import Linformer
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
@@ -55,14 +56,9 @@ DEFAULT = ("longformer", "performer-causal")
     [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.full) for name in MODULES],
 )
 def test_values_and_gradients_are_those_of_others(name: str, float64: None) -> None:
-    case, params = committed(golden.FILE)[name], {}
-    for path, array in case.items():
-        if path.startswith("params/") and path.split("/")[1] not in ("turns", "valid"):
-            _, *parts = path.split("/")
-            node: Any = params
-            for part in parts[:-1]:
-                node = node.setdefault(part, {})
-            node[parts[-1]] = array
+    case = committed(golden.FILE)[name]
+    params = unflatten_dict(case, sep="/")["params"]
+    params = {part: leaf for part, leaf in params.items() if part not in ("turns", "valid")}
     view = CAUSAL if name.endswith("causal") else EVERYTHING
     if "params/valid" in case:
         view = View(valid=jnp.asarray(case["params/valid"]))

@@ -25,6 +25,7 @@ from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer, LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Slots
+from tests.layers.test_lstm import draw, numbered
 from tests.systems.language_models import parameters
 
 B, T, E, H = 3, 6, 5, 4
@@ -37,10 +38,6 @@ class Previous(Single):
         return Reading(
             jax.lax.dynamic_slice_in_dim(memory.values[:, 0], memory.length - 1, 1, axis=1)
         )
-
-
-def draw(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
 
 
 ADDITIVE = functools.partial(Single, score=functools.partial(Additive, hidden=4))
@@ -157,14 +154,6 @@ def fused(inter: Any) -> Any:
     variables = jax.eval_shape(lambda: module.init(jax.random.key(0), method=run))
     assert set(variables) == {"params"}  # no losses, no maps
     return numbered(variables["params"])
-
-
-def numbered(shapes: Any, size: float = 1.0) -> Any:
-    """Parameters of these shapes, N(0, size^2), each leaf from a seed of its own."""
-    leaves, tree = jax.tree.flatten(shapes)
-    return jax.tree.unflatten(
-        tree, [size * draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
-    )
 
 
 @pytest.mark.full

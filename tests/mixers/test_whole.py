@@ -16,7 +16,8 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
-from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
+from tests.attention.cases import TOLERANCE, WIDTH, inputs, kept, make, parameters, wide
+from tests.attention.slopes import assert_slopes, inner
 from tests.mixers.oracles import WHOLE_ORACLES
 
 LENGTH = 9
@@ -38,19 +39,10 @@ promise = pytest.mark.product("promises")
 ENTRIES = ("fourier", "longformer", "nystrom")
 
 
+@kept
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any, Any, np.ndarray, np.ndarray]:
-    """Mixer, parameters, compiled (params, x, valid) to y, x [3,9,d], and a `valid` with holes;
-    those of the last case are kept.
-    """
-    return _prepared(name, json.dumps(config))
-
-
-@functools.lru_cache(maxsize=1)
-def _prepared(name: str, text: str) -> tuple[Any, Any, Any, np.ndarray, np.ndarray]:
-    config = {
-        field: tuple(one) if isinstance(one, list) else one
-        for field, one in json.loads(text).items()
-    }
+    """Mixer, parameters, compiled (params, x, valid) to y, x [3,9,d], and a `valid` with holes."""
+    config = {field: tuple(one) if isinstance(one, list) else one for field, one in config.items()}
     module = make(name, config)
     x, _, _ = inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
@@ -93,9 +85,8 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
 ) -> None:
     _, params, mix, x, valid = prepared(name, config)
     params, x = wide(params), wide(x)
-    expected = WHOLE_ORACLES[name](params, config, x, valid)
-    rng, small, bound = np.random.default_rng(0), 1e-6, TOLERANCE["gradient"]
-    given, weights = (params, x), rng.normal(size=x.shape)
+    rng, given = np.random.default_rng(0), (params, x)
+    weights = rng.normal(size=x.shape)
     toward = jax.tree.map(lambda one: rng.normal(size=one.shape), given)
 
     @jax.jit
@@ -105,16 +96,10 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
         return y, jax.jvp(run, given, toward)[1], back(weights)
 
     y, forward, back = both(given, toward, weights)
-    assert_near(y, expected, TOLERANCE["float64"])
-
-    def moved(by: float) -> np.ndarray:
-        params, x = jax.tree.map(lambda leaf, way: leaf + by * way, given, toward)
-        return WHOLE_ORACLES[name](params, config, x, valid)
-
-    expected = (moved(small) - moved(-small)) / (2 * small)
-    np.testing.assert_allclose(forward, expected, rtol=bound, atol=bound)
-    along = sum(jax.tree.leaves(jax.tree.map(lambda a, b: (a * b).sum(), back, toward)))
-    np.testing.assert_allclose(along, (weights * expected).sum(), rtol=bound, atol=bound)
+    oracle = lambda params, x: WHOLE_ORACLES[name](params, config, x, valid)
+    assert_near(y, oracle(*given), TOLERANCE["float64"])
+    assert_slopes(back, given, lambda *given: inner(oracle(*given), weights))
+    np.testing.assert_allclose(inner(forward, weights), inner(back, toward), rtol=1e-9, atol=1e-9)
 
 
 @every

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.mixers.stateful import asked, over_real, rms, sigmoid
+from tests.layers.oracles import sigmoid
+from tests.mixers.stateful import Array, Config, asked, over_real, rms
 
 
-def mlstm(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def mlstm(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """C_t = f C_{t-1} + i k v^T, n_t = f n_{t-1} + i k, o = C^T q / max(|n^T q|, 1): no stabiliser."""
     heads, cap = config["heads"], config.get("cap", 15.0)
 
-    def step(token: np.ndarray, position: int, state: Any) -> Any:
+    def step(token: Array, position: int, state: Any) -> Any:
         q, k, v = asked(params, token, heads)
         gates = (token @ params["w_gates"]["kernel"]).reshape(2, heads) + params["bias"]
         i, f = cap * np.tanh(gates / cap) if cap else gates
-        state = [(0.0, 0.0)] * heads if state is None else state
         after, normed = [], []
         for h, (c, n) in enumerate(state):
             c = sigmoid(f[h]) * c + np.exp(i[h]) * np.outer(k[h], v[h])
@@ -29,17 +29,17 @@ def mlstm(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray)
         gate = sigmoid(token @ params["w_out_gate"]["kernel"])
         return (np.concatenate(normed) * gate) @ params["out"]["kernel"], after
 
-    return over_real(x, valid, step)
+    return over_real(x, valid, step, [(0.0, 0.0)] * heads)
 
 
-def rwkv7(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+def rwkv7(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """S_t = S_{t-1} (Diag(w) - kappa (a * kappa)^T) + v k^T with states [D_v,D_k] as in the paper."""
     heads, kernels = config["heads"], {n: p["kernel"] for n, p in params.items() if "kernel" in p}
 
     nothing = np.zeros((heads, x.shape[-1] // heads, x.shape[-1] // heads))
 
-    def step(token: np.ndarray, position: int, state: Any) -> Any:
-        before, states = state or (np.zeros(len(token)), nothing)
+    def step(token: Array, position: int, state: Any) -> Any:
+        before, states = state
         r, w, k, v, a, g = (token + (before - token) * mu for mu in params["shift"])
         r, k, v = r @ kernels["w_read"], k @ kernels["w_key"], v @ kernels["w_value"]
         w = np.tanh(w @ kernels["low_decay"]) @ kernels["w_decay"]
@@ -63,4 +63,4 @@ def rwkv7(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray)
             y.append(o + (r * k * params["bonus"][h]).sum() * v)
         return (np.concatenate(y) * g) @ kernels["out"], (token, after)
 
-    return over_real(x, valid, step)
+    return over_real(x, valid, step, (np.zeros(x.shape[-1]), nothing))

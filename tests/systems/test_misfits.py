@@ -53,7 +53,7 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
         "needs as wide an embedding as a layer, not embedding=5 and width=4": {"share": "output"}
     },
     (language_models, "attention_lm"): {
-        "width=0 is too small; the least is 1": {"window": 0},
+        "width=0, must be at least 1": {"window": 0},
         "7 wide, which cannot be cut.*6 or 8 can": {**_KEYED, "state": 7, "merge": "none"},
         "merge='tanh': KeyValue merges .* itself; set system.merge='none'": {**_KEYED, "state": 8},
         "Single only says what it found, .*set it to 'tanh'": {"merge": "none"},

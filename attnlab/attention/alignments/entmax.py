@@ -162,9 +162,8 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
         heavy = weights(middle).sum(axis=-1, keepdims=True) > 1.0
         return jnp.where(heavy, middle, low), jnp.where(heavy, high, middle)
 
-    low = jnp.zeros(
-        (*depth.shape[:-1], 1), depth.dtype
-    )  # there the best key alone weighs 1; at the other end equal keys would sum to 1
+    # there the best key alone weighs 1; at the other end equal keys would sum to 1
+    low = jnp.zeros((*depth.shape[:-1], 1), depth.dtype)
     width = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(depth.dtype))) / excess
     low, high = jax.lax.fori_loop(
         0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (low, low + width)
@@ -205,9 +204,8 @@ def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Ar
     `_derivative`.
     """
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
-    depth = jnp.where(
-        allowed, jnp.maximum(excess * below, -2.0), -2.0
-    )  # a key below -1 gets weight 0 anyway
+    # a key below -1 gets weight 0 anyway
+    depth = jnp.where(allowed, jnp.maximum(excess * below, -2.0), -2.0)
     return jnp.where(allowed, solve(depth, excess, allowed.sum(axis=-1, keepdims=True)), 0.0)
 
 
@@ -222,9 +220,8 @@ def _derivative(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, 
     logs = jnp.log(jnp.where(weights > 0.0, weights, 1.0))
     change = jnp.zeros_like(weights)
     if not isinstance(tangents[0], SymbolicZero):
-        slope = jnp.where(
-            weights > 0.0, jnp.exp((1.0 - excess) * logs), 0.0
-        )  # finite: float32 knows no a^(alpha - 1) in (0, 5e-8)
+        # finite: float32 knows no a^(alpha - 1) in (0, 5e-8)
+        slope = jnp.where(weights > 0.0, jnp.exp((1.0 - excess) * logs), 0.0)
         total = slope.sum(axis=-1, keepdims=True)
         share = slope / jnp.where(total == 0.0, 1.0, total)
         change = change + slope * (tangents[0] - (share * tangents[0]).sum(axis=-1, keepdims=True))
@@ -242,9 +239,8 @@ def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Arr
     where the weight is 0. The formula is at the head of the file.
     """
     x = -excess * logs
-    near = jnp.minimum(
-        x, 0.5
-    )  # near 0 the difference exp(x) - 1 - x loses precision: use the series
+    # near 0 the difference exp(x) - 1 - x loses precision: use the series
+    near = jnp.minimum(x, 0.5)
     series = jnp.polyval(
         jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], near.dtype), near
     )

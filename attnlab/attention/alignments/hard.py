@@ -13,6 +13,8 @@ Computation", 2013; E. Jang, S. Gu, B. Poole, "Categorical Reparameterization wi
 ICLR 2017, section 2.2.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -93,11 +95,9 @@ class Gumbel(Alignment):
         scores / tau). See `Alignment.__call__`.
         """
         scores = widened(scores)
-        noise = (
-            jax.random.gumbel(self.make_rng("sample"), scores.shape, scores.dtype)
-            if self.has_rng("sample")
-            else 0.0
-        )
+        noise: Any = 0.0
+        if self.has_rng("sample"):
+            noise = jax.random.gumbel(self.make_rng("sample"), scores.shape, scores.dtype)
         return straight(scores + noise, mask, self.tau)
 
 
@@ -106,9 +106,8 @@ def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float =
     [...,Tk] float32.
     """
     weights = softmax(widened(scores) / tau, mask)
-    return best(scores, mask) + (
-        weights - jax.lax.stop_gradient(weights)
-    )  # the bracket is exactly 0: masked entries stay so
+    # the bracket is exactly 0: masked entries stay so
+    return best(scores, mask) + (weights - jax.lax.stop_gradient(weights))
 
 
 def best(scores: jax.Array, mask: jax.Array | None) -> jax.Array:

@@ -71,9 +71,9 @@ class Local(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         centre, position = self.centres(view, scores.shape[1])
-        return self.weights(
-            scores, windowed(mask, centre, self.reach, view), view.columns, position
-        )
+        near = abs(view.columns - centre) <= self.reach
+        window = near if mask is None else near & mask
+        return self.weights(scores, window, view.columns, position)
 
 
 class LocalM(Local):
@@ -157,14 +157,14 @@ class LocalP(Local):
             Dense(query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(query)
         )
         v = widened(self.param("v", _small, (query.shape[-1], heads)))
+        # [B,H,Tq,1]
         p = (
             self.times(view, raised.dtype)
             * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]
-        )  # [B,H,Tq,1]
+        )
         last = jnp.maximum(view.lengths - 1, 0)[:, None, None, None]
-        centre = jnp.minimum(
-            jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last
-        )  # a sigmoid rounded to 1 would lie beyond the end
+        # a sigmoid rounded to 1 would lie beyond the end
+        centre = jnp.minimum(jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last)
         return centre, p
 
     def weights(
@@ -198,14 +198,6 @@ class RenormalisedLocalP(LocalP):
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
         """See `LocalP.weigh`."""
         return softmax(widened(scores) - far, window)
-
-
-def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, view: View) -> jax.Array:
-    """Narrows a mask (None: all keys) to the keys at most `reach` away from a centre, broadcastable
-    to [B,H,Tq,1]; the view has the positions of the keys.
-    """
-    near = abs(view.columns - centre) <= reach
-    return near if mask is None else near & mask
 
 
 def _small(

@@ -20,6 +20,7 @@ Arora et al., "Simple Linear Attention Language Models Balance the Recall-Throug
 ICML 2021; Z. Qin et al., "cosFormer", ICLR 2022. Hedgehog's training to mimic softmax is not here.
 """
 
+import functools
 import math
 from typing import ClassVar
 
@@ -47,8 +48,10 @@ class FeatureMap(nn.Module):
 
     @nn.nowrap
     def size(self, width: int) -> int:
-        """M, of a head width D."""
-        return width
+        """Returns M, the number of features of a vector of a head width D."""
+        one_head = jax.ShapeDtypeStruct((1, 1, 1, width), jnp.float32)
+        init = functools.partial(self.clone(parent=None).init_with_output, jax.random.key(0))
+        return int(jax.eval_shape(init, one_head, jnp.zeros(1, jnp.int32))[0].shape[-1])
 
 
 class Elu(FeatureMap):
@@ -111,11 +114,6 @@ class Hedgehog(FeatureMap):
         z = x @ kernel.astype(x.dtype) + bias
         return jnp.concatenate([jax.nn.softmax(z, axis=-1), jax.nn.softmax(-z, axis=-1)], axis=-1)
 
-    @nn.nowrap
-    def size(self, width: int) -> int:
-        """See `FeatureMap.size`."""
-        return 2 * width
-
 
 class Squared(FeatureMap):
     """The products of two channels each, so that phi(q).phi(k) = (q.k)^2 (Kacham et al. 2024).
@@ -128,11 +126,6 @@ class Squared(FeatureMap):
     def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         return products(x)
-
-    @nn.nowrap
-    def size(self, width: int) -> int:
-        """See `FeatureMap.size`."""
-        return width * (width + 1) // 2
 
 
 class Taylor(Squared):
@@ -147,11 +140,6 @@ class Taylor(Squared):
         y = x * x.shape[-1] ** -0.25
         ones = jnp.ones_like(y[..., :1])
         return jnp.concatenate([ones, y, products(y) * math.sqrt(0.5)], axis=-1)
-
-    @nn.nowrap
-    def size(self, width: int) -> int:
-        """See `FeatureMap.size`."""
-        return 1 + width + width * (width + 1) // 2
 
 
 class Dpfp(FeatureMap):
@@ -174,11 +162,6 @@ class Dpfp(FeatureMap):
         r = jax.nn.relu(jnp.concatenate([x, -x], axis=-1))
         rolled = [r * jnp.roll(r, n, axis=-1) for n in range(1, self.neighbours + 1)]
         return jnp.concatenate(rolled, axis=-1)
-
-    @nn.nowrap
-    def size(self, width: int) -> int:
-        """See `FeatureMap.size`."""
-        return 2 * width * self.neighbours
 
 
 class Cosine(FeatureMap):
@@ -206,11 +189,6 @@ class Cosine(FeatureMap):
         angle = angle[:, None] if positions.ndim == 2 else angle
         rectified = jax.nn.relu(x)
         return jnp.concatenate([rectified * jnp.cos(angle), rectified * jnp.sin(angle)], axis=-1)
-
-    @nn.nowrap
-    def size(self, width: int) -> int:
-        """See `FeatureMap.size`."""
-        return 2 * width
 
 
 def products(x: jax.Array) -> jax.Array:

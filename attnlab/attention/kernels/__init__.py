@@ -1,7 +1,7 @@
 """Kernels: ways to compute exact attention; none changes the result beyond rounding. A new one is
 one file and one line here.
 
-A kernel is a class without arguments. `kernel(look)` is the context of `AttentionInputs`; `refuses(look)`
+A kernel is a class without arguments. `kernel(inputs)` is the context of `AttentionInputs`; `refuses(inputs)`
 says why the kernel cannot compute it and what to choose, or None; `misfit(alignment)` says the same
 about a class of alignments, before anything runs; `weighs` is True if the kernel can return the
 weights. Mechanisms call `plain.attend`.

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab.attention.alignments.protocol import full_mask
 from attnlab.attention.kernels.blocks import Grid, take
-from attnlab.attention.kernels.plain import fold, unfold
+from attnlab.attention.kernels.plain import regroup
 from attnlab.attention.kernels.tracing import joined, split
 from attnlab.attention.view import token_positions
 from attnlab.layers.dense import dropped
@@ -104,15 +104,15 @@ class Block:
 
             return jax.vjp(scores_of, floats, queries, keys)
         (first, *unused), tree = jax.tree.flatten(queries)
-        flat = fold(first, self.key_heads)
-        scores = unfold(
+        flat = regroup(first, self.key_heads)
+        scores = regroup(
             jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=self.dtype), self.heads
         )
 
         def pullback(grad: jax.Array) -> Any:
             """Computes gradients of queries and keys from that of the scores; none of others."""
-            grad_low = fold(grad.astype(first.dtype), self.key_heads)
-            of_first = unfold(
+            grad_low = regroup(grad.astype(first.dtype), self.key_heads)
+            of_first = regroup(
                 jnp.einsum("bkqt,bktd->bkqd", grad_low, keys, preferred_element_type=self.dtype),
                 self.heads,
             )
@@ -169,8 +169,8 @@ class Block:
         """Computes the weighted sums of values, sum_j w_ij v_j [B,H,b,Dv] float32, of weights
         [B,H,b,c] and values [B,K,c,Dv].
         """
-        low = fold(weights.astype(values.dtype), self.key_heads)
-        return unfold(
+        low = regroup(weights.astype(values.dtype), self.key_heads)
+        return regroup(
             jnp.einsum("bkqt,bktd->bkqd", low, values, preferred_element_type=self.dtype),
             self.heads,
         )

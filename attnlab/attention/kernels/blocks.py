@@ -15,9 +15,9 @@ import numpy as np
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.view import number
 
-BUDGET = (
-    2**19
-)  # pairs of query, key, head and batch row in a block: at 4 bytes each they fit the caches of a core
+# pairs of query, key, head and batch row in a block: at 4 bytes each they fit the caches of a
+# core
+BUDGET = 2**19
 LONGEST = 512  # longer blocks are not faster and contain more masked pairs
 
 Carry = Any
@@ -63,11 +63,9 @@ class Grid:
         """Runs carry = body(row, carry) for every row of blocks in turn, in a loop of JAX if there
         are several, and returns the last carry.
         """
-        return (
-            body(0, carry)
-            if self.rows == 1
-            else jax.lax.fori_loop(np.int32(0), np.int32(self.rows), body, carry)
-        )
+        if self.rows == 1:
+            return body(0, carry)
+        return jax.lax.fori_loop(np.int32(0), np.int32(self.rows), body, carry)
 
     def each_block(
         self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry
@@ -93,27 +91,27 @@ class Grid:
         return carry
 
 
-def cut(look: AttentionInputs, block: int) -> Grid:
-    """Divides the queries and keys of the attention inputs `look` into blocks of at most `block`
+def cut(inputs: AttentionInputs, block: int) -> Grid:
+    """Divides the queries and keys of the attention `inputs` into blocks of at most `block`
     each (0: the size that `longest` computes), and returns the `Grid`, with lists of the blocks
     without a mask and of the blocks that need a mask.
     """
-    queries, keys = look.view.size
-    height, width = (size(length, block or longest(look)) for length in (queries, keys))
+    queries, keys = inputs.view.size
+    height, width = (size(length, block or longest(inputs)) for length in (queries, keys))
     rows, columns = -(-queries // height), -(-keys // width)
-    touched, full = visible(look, height, width, rows, columns)
+    touched, full = visible(inputs, height, width, rows, columns)
     return Grid(height, width, rows, columns, Listed.make(full), Listed.make(touched & ~full))
 
 
 def visible(
-    look: AttentionInputs, height: int, width: int, rows: int, columns: int
+    inputs: AttentionInputs, height: int, width: int, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns two bool arrays [rows,columns] for blocks of `height` queries and `width` keys of the
-    attention inputs `look`: blocks that may have an allowed pair, and blocks that need no mask; all
+    attention `inputs`: blocks that may have an allowed pair, and blocks that need no mask; all
     and none if positions are not known during tracing.
     """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
-    view = look.view
+    view = inputs.view
     first, start, length = number(view.positions), number(view.keys), number(view.written)
     if first is None or start is None or length is None:
         return touched, full
@@ -129,15 +127,14 @@ def visible(
     return touched, full
 
 
-def longest(look: AttentionInputs) -> int:
-    """Computes the largest side of a block for the attention inputs `look`, a power of two from 64
+def longest(inputs: AttentionInputs) -> int:
+    """Computes the largest side of a block for the attention `inputs`, a power of two from 64
     to 512, so that the pairs of a block over all heads and batch rows stay near `BUDGET` (an eighth
     of it for scores that are no inner product).
     """
-    batch, heads = jax.tree.leaves(look.queries)[0].shape[:2]
-    pairs = (
-        BUDGET // (batch * heads) // (1 if look.product else 8)
-    )  # other scores work on arrays wider than the scores
+    batch, heads = jax.tree.leaves(inputs.queries)[0].shape[:2]
+    # other scores work on arrays wider than the scores
+    pairs = BUDGET // (batch * heads) // (1 if inputs.product else 8)
     return min(max(2 ** round(math.log2(max(pairs, 1)) / 2), 64), LONGEST)
 
 
@@ -171,8 +168,7 @@ def take(tree: Any, n: Any, size: int, axis: int = 2) -> Any:
 def put(x: jax.Array, block: jax.Array, n: Any, axis: int = 2) -> jax.Array:
     """Returns x with its block number `n` along `axis` replaced by `block`, in the dtype of x."""
     size = block.shape[axis]
-    return (
-        block.astype(x.dtype)
-        if x.shape[axis] == size
-        else jax.lax.dynamic_update_slice_in_dim(x, block.astype(x.dtype), n * size, axis)
-    )
+    block = block.astype(x.dtype)
+    if x.shape[axis] == size:
+        return block
+    return jax.lax.dynamic_update_slice_in_dim(x, block, n * size, axis)

@@ -31,7 +31,6 @@ matrix is transposed.
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -42,15 +41,13 @@ from attnlab.attention.kernels import ROWLESS, elementwise, normalised
 from attnlab.attention.kernels.block import Arrays, Block, block_positions, count_visible
 from attnlab.attention.kernels.blocks import cut, padded, put
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.kernels.tracing import hoisted, split
+from attnlab.attention.kernels.tracing import hoisted, split, with_gradient
 from attnlab.attention.view import View, Where
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
 
-FORMS: dict[str, Callable[[Block, Arrays], jax.Array]] = {
-    "normalised": normalised.run,
-    "elementwise": elementwise.run,
-}
+FORMS: dict[str, Any] = {"normalised": normalised, "elementwise": elementwise}
+"""The module with `forward` and `backward` of each form of alignments."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,66 +73,70 @@ class Blockwise:
             " kernel='plain' has, or choose 'softmax'"
         )
 
-    def refuses(self, look: AttentionInputs) -> str | None:
-        """Returns None if the attention inputs `look` can be computed block by block, else a
+    def refuses(self, inputs: AttentionInputs) -> str | None:
+        """Returns None if the attention `inputs` can be computed block by block, else a
         message (text) why not and what to choose.
         """
-        if look.between is not None:
+        if inputs.between is not None:
             return ROWLESS
-        if not isinstance(look.align, Alignment):
+        if not isinstance(inputs.align, Alignment):
             return "never has the whole maps that this mechanism works on; kernel='plain' has"
-        if not isinstance(look.drop, Dropout):
+        if not isinstance(inputs.drop, Dropout):
             return (
                 "does not know this way of dropping weights; kernel='plain' does, or use"
                 " `attnlab.layers.dense.Dropout`"
             )
-        return self.misfit(type(look.align))
+        return self.misfit(type(inputs.align))
 
-    def __call__(self, look: AttentionInputs) -> jax.Array:
+    def __call__(self, inputs: AttentionInputs) -> jax.Array:
         """Computes the context [B,H,Tq,Dv] of a look."""
-        block, arrays = prepared(look, self.block)
-        assert isinstance(look.align, Alignment)
-        context = FORMS[look.align.form](block, arrays)[:, :, : look.view.size[0]]
-        return context.astype(look.values.dtype)
+        block, arrays = prepared(inputs, self.block)
+        assert isinstance(inputs.align, Alignment)
+        ways = FORMS[inputs.align.form]
+        forward, backward = (functools.partial(f, block) for f in (ways.forward, ways.backward))
+        context = with_gradient(forward, backward, arrays)[:, :, : inputs.view.size[0]]
+        return context.astype(inputs.values.dtype)  # type: ignore[no-any-return]
 
 
-def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
-    """Prepares the attention inputs `look` for blocks of `side` queries and keys (0: a computed
+def prepared(inputs: AttentionInputs, side: int) -> tuple[Block, Arrays]:
+    """Prepares the attention `inputs` for blocks of `side` queries and keys (0: a computed
     size), and returns the `Block` of grid and pure functions that all blocks share, and the
     `Arrays` of all tokens, padded to whole blocks.
     """
-    assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
-    grid = cut(look, side)
+    assert isinstance(inputs.align, Alignment) and isinstance(inputs.drop, Dropout)
+    grid = cut(inputs, side)
     queries, keys = grid.rows * grid.height, grid.columns * grid.width
-    heads, shared = jax.tree.leaves(look.queries)[0].shape[1], look.values.shape[1]
-    batch, size = look.values.shape[0], (look.values.shape[0], heads, grid.height, grid.width)
+    heads, shared = jax.tree.leaves(inputs.queries)[0].shape[1], inputs.values.shape[1]
+    batch, size = inputs.values.shape[0], (inputs.values.shape[0], heads, grid.height, grid.width)
 
     def shapes(tree: Any, length: int) -> Any:
         return jax.tree.map(lambda x: of_shape((*x.shape[:2], length, *x.shape[3:]), x.dtype), tree)
 
-    i_all = whole_blocks(look.view.positions, queries)
-    j_all = whole_blocks(look.view.keys, keys)
+    i_all = whole_blocks(inputs.view.positions, queries)
+    j_all = whole_blocks(inputs.view.keys, keys)
     i, j = (
         jax.eval_shape(functools.partial(block_positions, n=0, size=side), where)
         for where, side in ((i_all, grid.height), (j_all, grid.width))
     )
-    q, k = shapes(look.queries, grid.height), shapes(look.keys, grid.width)
-    weights = of_shape(size, look.values.dtype)
-    assert look.view.query is not None
-    query, valid = look.view.query, padded(jnp.asarray(look.view.valid), 1, keys)
-    functions = of_pairs(look, q, k, weights, i, j)
-    extra = look.align.extra(heads)
+    q, k = shapes(inputs.queries, grid.height), shapes(inputs.keys, grid.width)
+    weights = of_shape(size, inputs.values.dtype)
+    assert inputs.view.query is not None
+    query, valid = inputs.view.query, padded(jnp.asarray(inputs.view.valid), 1, keys)
+    functions = of_pairs(inputs, q, k, weights, i, j)
+    extra = inputs.align.extra(heads)
     closed = {name: arrays for name, (_, arrays) in functions.items()}
     dtype = inner_dtype(
-        *jax.tree.leaves(split((look.queries, look.keys, look.values, query, extra, closed))[0])
+        *jax.tree.leaves(
+            split((inputs.queries, inputs.keys, inputs.values, query, extra, closed))[0]
+        )
     )
-    if look.align.form == "elementwise":
+    if inputs.align.form == "elementwise":
         rows = of_shape((batch, grid.height, *query.shape[2:]), query.dtype)
-        functions["align"] = hoisted(look.align, *aligned(size, dtype, rows, valid, i, j))
+        functions["align"] = hoisted(inputs.align, *aligned(size, dtype, rows, valid, i, j))
     arrays = Arrays(
-        queries=jax.tree.map(lambda x: padded(x, 2, queries), look.queries),
-        keys=jax.tree.map(lambda x: padded(x, 2, keys), look.keys),
-        values=padded(look.values, 2, keys),
+        queries=jax.tree.map(lambda x: padded(x, 2, queries), inputs.queries),
+        keys=jax.tree.map(lambda x: padded(x, 2, keys), inputs.keys),
+        values=padded(inputs.values, 2, keys),
         query=padded(query, 1, queries),
         extra=extra,
         factor=None,
@@ -143,11 +144,11 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
         valid=valid,
         query_positions=i_all,
         key_positions=j_all,
-        key=look.drop.key(),
+        key=inputs.drop.key(),
     )
     pure = {name: function for name, (function, _) in functions.items()}
-    block = Block(grid, heads, shared, pure, look.drop.rate, dtype)
-    return block, with_factor(block, arrays, look.align)
+    block = Block(grid, heads, shared, pure, inputs.drop.rate, dtype)
+    return block, with_factor(block, arrays, inputs.align)
 
 
 def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
@@ -164,22 +165,24 @@ def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
     return arrays.replace(factor=factor)  # type: ignore[attr-defined, no-any-return]
 
 
-def of_pairs(look: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
-    """Converts the functions of the attention inputs `look` (rule, bias or score, position values)
+def of_pairs(
+    inputs: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any
+) -> dict[str, Any]:
+    """Converts the functions of the attention `inputs` (rule, bias or score, position values)
     to pure functions of a block, and returns a dict from name ("rules", "bias", "score",
     "relative") to the pair of function and list of arrays it closed over.
 
     Args:
-      look: all inputs of the kernel.
+      inputs: all inputs of the kernel.
       q, k, weights, i, j: examples of the arguments of these functions, of one block, for tracing.
     """
-    functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
-    if look.product and look.bias:
-        functions["bias"] = hoisted(look.bias, q, i, j)
-    if not look.product:
-        functions["score"] = hoisted(look.score, q, k, i, j)
-    if look.relative:
-        functions["relative"] = hoisted(look.relative, weights, i, j)
+    functions: dict[str, Any] = {"rules": hoisted(inputs.view.allows, i, j)}
+    if inputs.product and inputs.bias:
+        functions["bias"] = hoisted(inputs.bias, q, i, j)
+    if not inputs.product:
+        functions["score"] = hoisted(inputs.score, q, k, i, j)
+    if inputs.relative:
+        functions["relative"] = hoisted(inputs.relative, weights, i, j)
     return functions
 
 

@@ -11,27 +11,8 @@ import jax.numpy as jnp
 from attnlab.attention.kernels.block import Arrays, Block, count_visible
 from attnlab.attention.kernels.blocks import put, take
 from attnlab.attention.kernels.normalised import side_by_side
-from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
+from attnlab.attention.kernels.tracing import added, joined, split, zeros
 from attnlab.attention.view import View
-
-
-def run(block: Block, arrays: Arrays) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] float32 of `arrays`, block by block with the functions of
-    `block`, for alignments that weigh each pair by itself; its gradients compute the weights anew
-    in place of storing them.
-    """
-    floats, fixed = split(arrays)
-
-    @jax.custom_vjp
-    def attention(floats: Arrays, fixed: Arrays) -> jax.Array:
-        return forward(block, joined(floats, fixed))
-
-    def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        floats, fixed = residuals
-        return like(backward(block, joined(floats, fixed), grad), floats), None
-
-    attention.defvjp(lambda floats, fixed: (attention(floats, fixed), (floats, fixed)), second)
-    return attention(floats, fixed)
 
 
 def gain(
@@ -75,9 +56,10 @@ def gain(
     return context, (floats, *of_row, *take((arrays.keys, arrays.values), column, grid.width))
 
 
-def forward(block: Block, arrays: Arrays) -> jax.Array:
+def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, None]:
     """Computes the context [B,H,Tq,Dv] float32 of all queries in `arrays`, as the sum over blocks
-    of the terms that `gain` computes with the functions of `block`.
+    of the terms that `gain` computes with the functions of `block`, for alignments that weigh each
+    pair by itself; and None, since `backward` needs nothing else.
     """
     grid, width = block.grid, arrays.values.shape[-1]
     lead = (arrays.values.shape[0], block.heads)
@@ -98,10 +80,11 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
             row,
         )
 
-    return grid.each_row(of_row, jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype))
+    nothing = jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype)
+    return grid.each_row(of_row, nothing), None
 
 
-def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
+def backward(block: Block, arrays: Arrays, residuals: None, grad: jax.Array) -> Arrays:
     """Computes the gradients of all floating-point arrays in `arrays` from the gradient `grad`
     [B,H,Tq,Dv] of the context, and returns them as an `Arrays` in float32, with None in place of
     other arrays.

@@ -33,33 +33,37 @@ class Xla:
         """Why it cannot compute a class of alignments; None if it can."""
         return None if alignment is Softmax else f"has no alignment but softmax; {EXACT}"
 
-    def refuses(self, look: AttentionInputs) -> str | None:
-        """Returns None if `jax.nn.dot_product_attention` can compute the attention inputs `look`,
+    def refuses(self, inputs: AttentionInputs) -> str | None:
+        """Returns None if `jax.nn.dot_product_attention` can compute the attention `inputs`,
         else a message (text) why not and what to choose.
         """
-        if look.between is not None:
+        if inputs.between is not None:
             return ROWLESS
-        arrays = (jax.tree.leaves(look.queries)[0], look.keys, look.values)
-        if not look.product or len({x.shape[-1] for x in arrays}) > 1:
+        arrays = (jax.tree.leaves(inputs.queries)[0], inputs.keys, inputs.values)
+        if not inputs.product or len({x.shape[-1] for x in arrays}) > 1:
             return f"takes inner products of queries and keys as wide as values only; {EXACT}"
-        if look.relative is not None:
+        if inputs.relative is not None:
             return f"adds nothing to values, as this position scheme asks; {EXACT}"
-        if inner_dtype(*jax.tree.leaves((look.queries, look.keys, look.values))) == jnp.float64:
+        if (
+            inner_dtype(*jax.tree.leaves((inputs.queries, inputs.keys, inputs.values)))
+            == jnp.float64
+        ):
             return f"softmaxes in float32, which is not enough for float64; {EXACT}"
-        if not isinstance(look.drop, Dropout) or look.drop.active:
+        if not isinstance(inputs.drop, Dropout) or inputs.drop.active:
             return f"cannot drop weights; {EXACT}, or set dropout=0"
-        return self.misfit(type(look.align))
+        return self.misfit(type(inputs.align))
 
-    def __call__(self, look: AttentionInputs) -> jax.Array:
-        """Computes the context [B,H,Tq,Dv] of the attention inputs `look` by
+    def __call__(self, inputs: AttentionInputs) -> jax.Array:
+        """Computes the context [B,H,Tq,Dv] of the attention `inputs` by
         `jax.nn.dot_product_attention`; 0 for queries that may see no key.
         """
         query, key, value = (
-            x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
+            x.swapaxes(1, 2)
+            for x in (jax.tree.leaves(inputs.queries)[0], inputs.keys, inputs.values)
         )
-        bias = look.bias(look.queries, look.view.i, look.view.j) if look.bias else None
-        causal = look.view.maskless and isinstance(look.view.rule, Causal)
-        allowed = None if causal else look.view.allowed()
+        bias = inputs.bias(inputs.queries, inputs.view.i, inputs.view.j) if inputs.bias else None
+        causal = inputs.view.maskless and isinstance(inputs.view.rule, Causal)
+        allowed = None if causal else inputs.view.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
         options = {"scale": 1.0, "implementation": self.implementation}
         context_of = partial(jax.nn.dot_product_attention, query, key, value, bias, **options)
@@ -76,31 +80,31 @@ class Cudnn(Xla):
 
     implementation = "cudnn"
 
-    def refuses(self, look: AttentionInputs) -> str | None:
+    def refuses(self, inputs: AttentionInputs) -> str | None:
         """See `Xla.refuses`; and what cuDNN lacks besides."""
         if not detected():
             return f"needs an NVIDIA GPU, and JAX finds no cuDNN here; {EXACT}"
-        return self.lacks(look)
+        return self.lacks(inputs)
 
-    def lacks(self, look: AttentionInputs) -> str | None:
-        """Returns None if cuDNN could compute the attention inputs `look` (by their type, bias,
+    def lacks(self, inputs: AttentionInputs) -> str | None:
+        """Returns None if cuDNN could compute the attention `inputs` (by their type, bias,
         width and lengths; whether there is a suitable GPU is not checked here), else a message
         (text) why not and what to choose.
         """
-        if look.values.dtype not in (jnp.bfloat16, jnp.float16):
+        if inputs.values.dtype not in (jnp.bfloat16, jnp.float16):
             return (
-                f"computes in bfloat16 or float16, not {look.values.dtype}; {EXACT}, or set"
+                f"computes in bfloat16 or float16, not {inputs.values.dtype}; {EXACT}, or set"
                 " training.compute='bfloat16'"
             )
-        if look.bias is not None:
+        if inputs.bias is not None:
             return (
                 f"adds no bias to scores here, for its gradient is limited to some shapes; {EXACT}"
             )
-        if look.values.shape[-1] > 128 or look.values.shape[-1] % 8:
+        if inputs.values.shape[-1] > 128 or inputs.values.shape[-1] % 8:
             return (
                 "wants heads of a width divisible by 8 and at most 128, not"
-                f" {look.values.shape[-1]}; {EXACT}"
+                f" {inputs.values.shape[-1]}; {EXACT}"
             )
-        if any(length % 2 for length in look.view.size):
+        if any(length % 2 for length in inputs.view.size):
             return f"is differentiated by JAX for even numbers of queries and keys alone; {EXACT}"
-        return super().refuses(look)
+        return super().refuses(inputs)

@@ -44,46 +44,46 @@ class Gathered:
             return None
         return f"chooses no blocks by {alignment.__name__}; {INSTEAD}, or choose 'moba'"
 
-    def refuses(self, look: AttentionInputs) -> str | None:
-        """Returns None if the kernel can compute the attention inputs `look` (causal rule, inner
+    def refuses(self, inputs: AttentionInputs) -> str | None:
+        """Returns None if the kernel can compute the attention `inputs` (causal rule, inner
         products without bias, no dropout, keys from position 0), else a message (text) why not and
         what to choose.
         """
-        reason = self.misfit(type(look.align))
+        reason = self.misfit(type(inputs.align))
         if reason:
             return reason
-        if not look.product or look.bias is not None or look.relative is not None:
+        if not inputs.product or inputs.bias is not None or inputs.relative is not None:
             return f"takes inner products without a bias of positions; {INSTEAD}"
-        if look.between is not None:
+        if inputs.between is not None:
             return f"never has whole rows of scores; {INSTEAD}"
-        if not isinstance(look.drop, Dropout) or look.drop.active:
+        if not isinstance(inputs.drop, Dropout) or inputs.drop.active:
             return f"cannot drop weights; {INSTEAD}, or set dropout=0"
-        view = look.view
+        view = inputs.view
         if view.segments is not None or not isinstance(view.rule, Causal):
             return f"knows the causal rule only; {INSTEAD}"
         if number(view.keys) != 0:
             return f"needs keys that begin at position 0; {INSTEAD}"
         return None
 
-    def pays(self, look: AttentionInputs) -> bool:
+    def pays(self, inputs: AttentionInputs) -> bool:
         """Whether it was measured to be faster than plain: several queries, whose mean keys are made
         once, and far more keys than chosen ones.
         """
-        assert isinstance(look.align, MoBA)
-        queries, keys = look.view.size
-        return queries > 1 and keys >= 2 * SPARSE * look.align.block * look.align.blocks
+        assert isinstance(inputs.align, MoBA)
+        queries, keys = inputs.view.size
+        return queries > 1 and keys >= 2 * SPARSE * inputs.align.block * inputs.align.blocks
 
-    def __call__(self, look: AttentionInputs) -> jax.Array:
-        """Computes the context [B,H,Tq,Dv] of the attention inputs `look`, whose alignment is
+    def __call__(self, inputs: AttentionInputs) -> jax.Array:
+        """Computes the context [B,H,Tq,Dv] of the attention `inputs`, whose alignment is
         `MoBA`: chooses blocks for each query by the mean key of each block, gathers their keys and
         values and attends to these alone.
         """
-        assert isinstance(look.align, MoBA) and look.view.valid is not None
-        q, k = jax.tree.leaves(look.queries)[0], look.keys
+        assert isinstance(inputs.align, MoBA) and inputs.view.valid is not None
+        q, k = jax.tree.leaves(inputs.queries)[0], inputs.keys
         batch, heads, queries, width = q.shape
-        shared, keys, size = k.shape[1], k.shape[2], look.align.block
+        shared, keys, size = k.shape[1], k.shape[2], inputs.align.block
         count = -(-keys // size)
-        valid = padded(jnp.asarray(look.view.valid), 1, count * size).reshape(-1, 1, count, size)
+        valid = padded(jnp.asarray(inputs.view.valid), 1, count * size).reshape(-1, 1, count, size)
         blocks = padded(k, 2, count * size).reshape(batch, shared, count, size, width)
         inner = inner_dtype(q, k)
         counts = valid.sum(axis=-1)
@@ -91,26 +91,28 @@ class Gathered:
         means = sums.astype(inner).sum(axis=3) / jnp.maximum(counts, 1)[..., None]
         q = q.reshape(batch, shared, heads // shared, queries, width)
         gates = jnp.einsum("bkgqd,bknd->bkgqn", jax.lax.stop_gradient(q).astype(inner), means)
-        rows = look.view.rows
+        rows = inputs.view.rows
         chosen = routed(
             gates.reshape(batch, heads, queries, count),
             counts[:, :, None] > 0,
             rows // size,
-            look.align.blocks,
+            inputs.align.blocks,
         )
-        index, is_chosen = picked(chosen, look.align.blocks)
+        index, is_chosen = picked(chosen, inputs.align.blocks)
         slots = index[..., None] * size + jnp.arange(size)  # positions of the chosen keys
         real = slots < keys
         real &= jnp.take_along_axis(
-            padded(jnp.asarray(look.view.valid), 1, count * size)[:, None, None],
+            padded(jnp.asarray(inputs.view.valid), 1, count * size)[:, None, None],
             slots.reshape(*slots.shape[:3], -1),
             axis=-1,
         ).reshape(slots.shape)
         allowed = is_chosen[..., None] & real & (slots <= rows[..., None])
         # one group for each head: heads of a group choose blocks of their own
         split = (batch, shared, heads // shared, queries, -1)
-        context, _ = attended(q, k, look.values, index.reshape(split), allowed.reshape(split), size)
-        return context.reshape(batch, heads, queries, -1).astype(look.values.dtype)
+        context, _ = attended(
+            q, k, inputs.values, index.reshape(split), allowed.reshape(split), size
+        )
+        return context.reshape(batch, heads, queries, -1).astype(inputs.values.dtype)
 
 
 def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

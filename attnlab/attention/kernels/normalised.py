@@ -8,45 +8,17 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import LOW
 from attnlab.attention.kernels.block import Arrays, Block
 from attnlab.attention.kernels.blocks import put, take
-from attnlab.attention.kernels.plain import fold, unfold
-from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
+from attnlab.attention.kernels.plain import regroup
+from attnlab.attention.kernels.tracing import added, split, zeros
 
 # several products read one value: it is computed once, not again for each of them
 together = jax.lax.optimization_barrier
 
 
-def run(block: Block, arrays: Arrays) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] float32 of `arrays`, block by block with the functions of
-    `block`, for alignments that are a softmax; its gradients compute the weights anew in place of
-    storing them.
-    """
-    floats, fixed = split(arrays)
-
-    @jax.custom_vjp
-    def attention(floats: Arrays, fixed: Arrays) -> jax.Array:
-        return forward(block, joined(floats, fixed))[0]
-
-    def first(floats: Arrays, fixed: Arrays) -> tuple[jax.Array, Any]:
-        context, top, total = forward(block, joined(floats, fixed))
-        return context, (floats, fixed, context, top, total)
-
-    def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        """Computes the gradients of the floating-point arrays, in their dtypes, from the gradient
-        `grad` of the context and what `first` kept.
-        """
-        floats, fixed, context, top, total = residuals
-        return (
-            like(backward(block, joined(floats, fixed), context, top, total, grad), floats),
-            None,
-        )
-
-    attention.defvjp(first, second)
-    return attention(floats, fixed)
-
-
-def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Computes, block by block, the context [B,H,Tq,Dv] of `arrays`, and for each query its largest
-    score and its softmax denominator relative to that score [B,H,Tq,1], all float32.
+def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, Any]:
+    """Computes the context [B,H,Tq,Dv] of `arrays`, block by block with the functions of `block`,
+    for alignments that are a softmax; and what `backward` needs: the context, and for each query
+    its largest score and its softmax denominator relative to that score [B,H,Tq,1]; all float32.
     """
     grid = block.grid
     lead = (arrays.values.shape[0], block.heads)
@@ -96,7 +68,7 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
         return [put(x, y, row) for x, y in zip(outputs, (context, top, total), strict=True)]
 
     context, top, total = grid.each_row(of_row, outputs)
-    return context, top, total
+    return context, (context, top, total)
 
 
 class Row(NamedTuple):
@@ -118,18 +90,11 @@ class Row(NamedTuple):
     flat: jax.Array
 
 
-def backward(
-    block: Block,
-    arrays: Arrays,
-    context: jax.Array,
-    top: jax.Array,
-    total: jax.Array,
-    grad: jax.Array,
-) -> Arrays:
+def backward(block: Block, arrays: Arrays, residuals: Any, grad: jax.Array) -> Arrays:
     """Computes an `Arrays` of float32 gradients of all floats in `arrays` (None for others), from
-    the gradient `grad` of the context and the results of `forward`, context, `top` and `total`.
+    the gradient `grad` of the context and the second result of `forward`.
     """
-    grid = block.grid
+    grid, (context, top, total) = block.grid, residuals
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
     inner = (scaled * context).sum(axis=-1, keepdims=True)
     by_row = arrays.queries, arrays.factor, scaled, inner, top
@@ -142,7 +107,7 @@ def backward(
         """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, *of_columns = carry
         queries, f, u, t, m = take(by_row, row, grid.height)
-        flat = fold(u, block.key_heads).astype(arrays.values.dtype)
+        flat = regroup(u, block.key_heads).astype(arrays.values.dtype)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             """Adds the gradients from one block to those so far."""
@@ -208,7 +173,7 @@ def of_one_block(
     raised = exponential(scores, saved.top, block.allowed(arrays, row, column) if masked else None)
     factors = block.dropout_factors(arrays, row, column)
     weights = raised if factors is None else raised * factors
-    slope = unfold(
+    slope = regroup(
         jnp.einsum("bkqd,bktd->bkqt", saved.flat, values, preferred_element_type=block.dtype),
         block.heads,
     )
@@ -222,7 +187,7 @@ def of_one_block(
     if saved.factor is not None:  # what is masked may be huge, and times 0 not a number
         for_factor = jnp.where(slope == 0.0, 0.0, slope * unscaled).sum(axis=-1, keepdims=True)
     weights, slope = together((weights, times(slope, saved.factor)))
-    low = fold(weights.astype(values.dtype), block.key_heads)
+    low = regroup(weights.astype(values.dtype), block.key_heads)
     for_values = jnp.einsum(
         "bkdq,bkqt->bkdt", saved.flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
     )

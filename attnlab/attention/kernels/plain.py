@@ -82,87 +82,67 @@ class Plain:
         """None: it can compute every look."""
         return None
 
-    def refuses(self, look: AttentionInputs) -> str | None:
+    def refuses(self, inputs: AttentionInputs) -> str | None:
         """None: it can compute every look."""
         return None
 
-    def __call__(self, look: AttentionInputs) -> jax.Array:
+    def __call__(self, inputs: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
-        return plain(look)[0]
+        return plain(inputs)[0]
 
 
-def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
-    """Computes context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout, of a look."""
-    return plain_on(look)[:2]
-
-
-def plain_on(
-    look: AttentionInputs, module: nn.Module | None = None
+def plain(
+    inputs: AttentionInputs, module: nn.Module | None = None
 ) -> tuple[jax.Array, jax.Array, Any]:
-    """Computes from the attention inputs `look` the context [B,H,Tq,Dv], the weights [B,H,Tq,Tk]
-    before dropout and the history for the next queries, continuing from `look.history` (None stays
+    """Computes from the attention `inputs` the context [B,H,Tq,Dv], the weights [B,H,Tq,Tk]
+    before dropout and the history for the next queries, continuing from `inputs.history` (None stays
     None). The weights of a `module` are those that an intervention makes of them, see
     `attention.interventions`.
     """
-    weights, history = weigh_on(look)
+    weights, history = weigh(inputs)
     if module is not None:
-        weights = changed_weights(module, weights, look)
-    dropped = look.drop(weights).astype(look.values.dtype)
-    context = unfold(
-        jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
+        weights = changed_weights(module, weights, inputs)
+    dropped = inputs.drop(weights).astype(inputs.values.dtype)
+    context = regroup(
+        jnp.einsum("bkqt,bktd->bkqd", regroup(dropped, inputs.values.shape[1]), inputs.values),
         weights.shape[1],
     )
-    term = look.relative(dropped, look.view.i, look.view.j) if look.relative else None
+    term = inputs.relative(dropped, inputs.view.i, inputs.view.j) if inputs.relative else None
     return context if term is None else context + term.astype(context.dtype), weights, history
 
 
-def weigh(look: AttentionInputs) -> jax.Array:
-    """Computes the weights [B,H,Tq,Tk] float32 of a look, before dropout."""
-    return weigh_on(look)[0]
-
-
-def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
-    """Computes the weights [B,H,Tq,Tk] float32 of the attention inputs `look`, before dropout, and
-    returns them with the `History` for the next queries, None if `look.history` is None.
+def weigh(inputs: AttentionInputs) -> tuple[jax.Array, Any]:
+    """Computes the weights [B,H,Tq,Tk] float32 of the attention `inputs`, before dropout, and
+    returns them with the `History` for the next queries, None if `inputs.history` is None.
     """
-    view, mask = look.view, look.view.allowed()
-    scores = look.score(look.queries, look.keys, view.i, view.j)
-    if look.between is not None:
-        scores, mask = look.between(scores, mask, view)
-    if look.history is None:
-        return look.align(scores, mask, view), None
-    past, state = look.history.score, look.history.alignment
+    view, mask = inputs.view, inputs.view.allowed()
+    scores = inputs.score(inputs.queries, inputs.keys, view.i, view.j)
+    if inputs.between is not None:
+        scores, mask = inputs.between(scores, mask, view)
+    if inputs.history is None:
+        return inputs.align(scores, mask, view), None
+    past, state = inputs.history.score, inputs.history.alignment
     if state is None:
-        weights = look.align(scores, mask, view)
+        weights = inputs.align(scores, mask, view)
     else:
-        assert isinstance(look.align, Alignment)
-        weights, state = look.align.go_on(scores, mask, view, state)
+        assert isinstance(inputs.align, Alignment)
+        weights, state = inputs.align.go_on(scores, mask, view, state)
     if past is not None:
-        assert look.after is not None
-        past = look.after(past, weights[:, :, 0])
-    return weights, look.history.replace(score=past, alignment=state)
+        assert inputs.after is not None
+        past = inputs.after(past, weights[:, :, 0])
+    return weights, inputs.history.replace(score=past, alignment=state)
 
 
-def fold(x: jax.Array, key_heads: int) -> jax.Array:
-    """Reshapes x [B,H,Tq,...] to [B,K,G*Tq,...], K = `key_heads` and G = H / K, the query heads of
-    a group side by side, so that they share the key head of the group without a copy.
+def regroup(x: jax.Array, heads: int) -> jax.Array:
+    """Reshapes x [B,n,t,...] to [B,heads,n*t/heads,...].
+
+    [B,H,Tq,...] becomes [B,K,G*Tq,...] for K key heads, G = H / K, the query heads of a group side
+    by side, so that they share the key head of the group without a copy; and that becomes
+    [B,H,Tq,...] again for H heads.
     """
-    return (
-        x
-        if x.shape[1] == key_heads
-        else x.reshape(x.shape[0], key_heads, x.shape[1] // key_heads * x.shape[2], *x.shape[3:])
-    )
-
-
-def unfold(x: jax.Array, heads: int) -> jax.Array:
-    """Reshapes x [B,K,G*Tq,...] back to [B,H,Tq,...], H = `heads` and G = H / K, the inverse of
-    `fold`.
-    """
-    return (
-        x
-        if x.shape[1] == heads
-        else x.reshape(x.shape[0], heads, x.shape[1] * x.shape[2] // heads, *x.shape[3:])
-    )
+    if x.shape[1] == heads:
+        return x
+    return x.reshape(x.shape[0], heads, x.shape[1] * x.shape[2] // heads, *x.shape[3:])
 
 
 # from this many keys and queries on, blockwise was measured to be at least as fast as plain;
@@ -177,26 +157,26 @@ class Auto(Plain):
     place of the last two, for what it can compute without reading a mask.
     """
 
-    def __call__(self, look: AttentionInputs) -> jax.Array:
+    def __call__(self, inputs: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
-        return self.chosen(look)(look)
+        return self.chosen(inputs)(inputs)
 
-    def chosen(self, look: AttentionInputs) -> Any:
-        """Returns the kernel, a function of `AttentionInputs`, to compute `look` with: the kernel
+    def chosen(self, inputs: AttentionInputs) -> Any:
+        """Returns the kernel, a function of `AttentionInputs`, to compute `inputs` with: the kernel
         of the alignment if it pays, else blockwise for long inputs that it can compute, else plain;
         cuDNN replaces the last two on NVIDIA GPUs where it can.
         """
-        if path := getattr(look.align, "own_kernel", ""):
+        if path := getattr(inputs.align, "own_kernel", ""):
             own_kernel = import_object(path, type)()
-            if own_kernel.refuses(look) is None and own_kernel.pays(look):
+            if own_kernel.refuses(inputs) is None and own_kernel.pays(inputs):
                 return own_kernel
         kernel: Any = Plain()
-        if min(look.view.size) >= LEAST and number(look.view.positions) is not None:
+        if min(inputs.view.size) >= LEAST and number(inputs.view.positions) is not None:
             blockwise = KERNELS.resolve("blockwise")()
-            kernel = kernel if blockwise.refuses(look) else blockwise
-        if detected() and look.view.maskless:
+            kernel = kernel if blockwise.refuses(inputs) else blockwise
+        if detected() and inputs.view.maskless:
             cudnn: Any = KERNELS.resolve("cudnn")()
-            kernel = kernel if cudnn.lacks(look) else functools.partial(on_cuda, cudnn, kernel)
+            kernel = kernel if cudnn.lacks(inputs) else functools.partial(on_cuda, cudnn, kernel)
         return kernel
 
 
@@ -212,15 +192,15 @@ def detected() -> bool:
     return True
 
 
-def on_cuda(cudnn: Any, other: Any, look: AttentionInputs) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] of the attention inputs `look` by the kernel `cudnn` in
+def on_cuda(cudnn: Any, other: Any, inputs: AttentionInputs) -> jax.Array:
+    """Computes the context [B,H,Tq,Dv] of the attention `inputs` by the kernel `cudnn` in
     programs that are lowered for NVIDIA GPUs, and by the kernel `other` in all others.
     """
-    arrays = {"queries": look.queries, "keys": look.keys, "values": look.values}
+    arrays = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
     return jax.lax.platform_dependent(
         arrays,
-        cuda=lambda arrays: cudnn(look.replace(**arrays)),
-        default=lambda arrays: other(look.replace(**arrays)),
+        cuda=lambda arrays: cudnn(inputs.replace(**arrays)),
+        default=lambda arrays: other(inputs.replace(**arrays)),
     )
 
 
@@ -234,10 +214,10 @@ def is_short(kernel: str, queries: int, keys: int) -> bool:
 
 
 def attend(
-    module: nn.Module, look: AttentionInputs, kernel: str, weights: bool = False
+    module: nn.Module, inputs: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
-    """Computes with the kernel named `kernel` the context [B,H,Tq,Dv] of the attention inputs
-    `look`, its weights [B,H,Tq,Tk] (None if neither requested nor recorded nor computed anyway),
+    """Computes with the kernel named `kernel` the context [B,H,Tq,Dv] of the attention
+    `inputs`, its weights [B,H,Tq,Tk] (None if neither requested nor recorded nor computed anyway),
     and the history for the next queries; raises UserError if the kernel cannot.
 
     During initialization the kernel is always plain: the parameters of a score are made where it is
@@ -246,7 +226,7 @@ def attend(
 
     Args:
       module: the mechanism; it knows whether maps are collected.
-      look: the look.
+      inputs: of the look.
       kernel: a name of `KERNELS`.
       weights: whether the weights are part of the result.
 
@@ -254,17 +234,17 @@ def attend(
       UserError: the kernel cannot compute this look, or cannot return the requested weights.
     """
     chosen = KERNELS.resolve(kernel)()
-    stateful = look.history is not None
+    stateful = inputs.history is not None
     if isinstance(chosen, Auto):
-        chosen = Plain() if weights or stateful else chosen.chosen(look)
+        chosen = Plain() if weights or stateful else chosen.chosen(inputs)
     elif reason := (
         (BACKWARDLESS if stateful and not isinstance(chosen, Plain) else None)
         or (WEIGHTLESS if weights and not chosen.weighs else None)
-        or chosen.refuses(look)
+        or chosen.refuses(inputs)
     ):
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
-    empty = not (look.values.shape[0] and all(look.view.size))
+    empty = not (inputs.values.shape[0] and all(inputs.view.size))
     if isinstance(chosen, Plain) or module.is_initializing() or empty or weights_changed():
-        return plain_on(look, module)
-    context = chosen(look)
-    return context, weigh(look) if module.is_mutable_collection(MAPS) else None, None
+        return plain(inputs, module)
+    context = chosen(inputs)
+    return context, weigh(inputs)[0] if module.is_mutable_collection(MAPS) else None, None

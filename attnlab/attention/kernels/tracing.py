@@ -49,6 +49,34 @@ def joined(floats: Any, fixed: Any) -> Any:
     )
 
 
+def with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], arrays: Any) -> Any:
+    """Returns the first of the two results of `forward(arrays)`. Its gradients are those that
+    `backward(arrays, residuals, grad)` computes anew, so nothing of `forward` is stored but its
+    second result, the residuals.
+
+    Args:
+      forward: makes a tree of arrays the value and the residuals.
+      backward: returns the gradients of the floating-point arrays of that tree, as `split` gives
+        them.
+      arrays: the tree.
+    """
+
+    @jax.custom_vjp
+    def run(floats: Any, fixed: Any) -> Any:
+        return forward(joined(floats, fixed))[0]
+
+    def first(floats: Any, fixed: Any) -> tuple[Any, Any]:
+        value, residuals = forward(joined(floats, fixed))
+        return value, (floats, fixed, residuals)
+
+    def second(stored: Any, grad: Any) -> tuple[Any, None]:
+        floats, fixed, residuals = stored
+        return like(backward(joined(floats, fixed), residuals, grad), floats), None
+
+    run.defvjp(first, second)
+    return run(*split(arrays))
+
+
 def zeros(tree: Any, dtype: Any) -> Any:
     """Zeros of a dtype, shaped like a tree of arrays, for sums of gradients."""
     return jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), tree)

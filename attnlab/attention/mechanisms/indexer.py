@@ -32,7 +32,7 @@ from attnlab.attention.alignments.protocol import LOW, Softmax, full_mask, log_s
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.interventions import weights_changed
 from attnlab.attention.kernels.gathered import SPARSE, attended
-from attnlab.attention.kernels.plain import AttentionInputs, plain_on
+from attnlab.attention.kernels.plain import AttentionInputs, plain
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import MAPS, Reading, Tokens
 from attnlab.attention.view import EVERYTHING, View
@@ -141,7 +141,7 @@ class LightningIndexer(MultiHead):
         if self.selects and rated.shape[-1]:
             allowed &= largest(jax.lax.stop_gradient(jnp.where(allowed, rated, LOW)), self.keep)
             look = look.replace(between=narrowed(look, allowed))
-        context, head_weights, history = plain_on(look, self)
+        context, head_weights, history = plain(look, self)
         losses = {"indexer": divergence(head_weights.sum(axis=1), rated, allowed)}
         context = self.out(self.join(context, query))
         return Reading(context, self.capture(head_weights, memory, weights), losses, history)

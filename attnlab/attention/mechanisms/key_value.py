@@ -27,7 +27,7 @@ from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import Capabilities
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import unbiased
 
 
 class KeyValue(Single):
@@ -43,8 +43,7 @@ class KeyValue(Single):
 
     def setup(self) -> None:
         super().setup()
-        self.of_found = Dense(self.width, use_bias=False)
-        self.of_own = Dense(self.width, use_bias=False)
+        self.of_found, self.of_own = unbiased(2, self.width)
 
     def cut(self, x: jax.Array, name: str) -> list[jax.Array]:
         """Splits x [B,T,d] along its last axis into a list of n equal parts [B,T,d/n], n the number

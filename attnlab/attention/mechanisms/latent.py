@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
+from attnlab.attention.kernels.plain import AttentionInputs, regroup
 from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
@@ -145,7 +145,7 @@ class Latent(HeadsAttention):
             queries=joined_queries,
             keys=joined_keys,
             values=values,
-            score=lambda q, k, i, j: unfold(inner(fold(q, k.shape[1]), k), self.heads),
+            score=lambda q, k, i, j: regroup(inner(regroup(q, k.shape[1]), k), self.heads),
             view=view,
             align=self.align,
             drop=self.drop,
@@ -165,11 +165,9 @@ class Latent(HeadsAttention):
         position [B,H,Tq,R].
         """
         size = self.size()
-        x = (
-            self.norm_query(self.w_query_latent(query)).astype(query.dtype)
-            if self.query_latent
-            else query
-        )
+        x = query
+        if self.query_latent:
+            x = self.norm_query(self.w_query_latent(query)).astype(query.dtype)
         q = split(self.w_query(x), self.heads)
         scale = (size + self.rotary) ** -0.5
         return q[..., :size] * scale, (

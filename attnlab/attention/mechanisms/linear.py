@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from attnlab.attention.features import FEATURES
 from attnlab.attention.memories import Memory, beginning, with_room, written
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, head_width
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, token_positions
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, number, token_positions
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -139,13 +139,8 @@ class Linear(Attention):
         grown: LinearMemory = memory.appended(valid, features=features, values=values)
         return grown.replace(sums=memory.sums + _sums(features, values))  # type: ignore[attr-defined, no-any-return]
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: LinearMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
+    def read(  # type: ignore[override]
+        self, query: jax.Array, memory: LinearMemory, view: View = EVERYTHING, weights: bool = False
     ) -> Reading:
         """Computes attention of a query [B,Tq,dq] to a memory, without weights where all keys, or
         all up to each query, are visible, else from weights [B,H,Tq,Tk], and returns a `Reading`,
@@ -159,10 +154,10 @@ class Linear(Attention):
         if view.segments is None and isinstance(view.rule, Everything):
             outputs = phi_q @ memory.sums
         elif direct:
-            outputs, _ = recur(phi_q, memory.features, _with_ones(memory.values), chunk=self.chunk)
+            outputs, _ = recur(phi_q, memory.features, with_ones(memory.values), chunk=self.chunk)
         else:
             assert pairs is not None
-            outputs = pairs @ _with_ones(memory.values)
+            outputs = pairs @ with_ones(memory.values)
         if pairs is not None and self.normalise == "sum":
             pairs = _quotient(pairs, outputs[..., -1:])
         context = self._joined(self._divided(outputs), query)
@@ -201,7 +196,7 @@ class Linear(Attention):
         phi_q = self._features(x, positions)
 
         def summed(values: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
-            outputs, sums = recur(phi_q, features, _with_ones(values), state=sums, chunk=self.chunk)
+            outputs, sums = recur(phi_q, features, with_ones(values), state=sums, chunk=self.chunk)
             return self._divided(outputs), sums
 
         sums = None if state is None else start.sums
@@ -249,20 +244,19 @@ def _is_weightless(view: View, memory: LinearMemory, query: jax.Array) -> bool:
     """
     if view.segments is not None:
         return False
-    length = concrete_value(memory.length)
-    fits = length is not None and length.ndim == 0 and query.shape[1] == memory.valid.shape[1]
-    causal = isinstance(view.rule, Causal) and view.positions is None and fits
-    return isinstance(view.rule, Everything) or (causal and int(length) == query.shape[1])  # type: ignore[arg-type]
+    whole = number(memory.length) == query.shape[1] == memory.valid.shape[1]
+    causal = isinstance(view.rule, Causal) and view.positions is None and whole
+    return isinstance(view.rule, Everything) or causal
 
 
-def _with_ones(values: jax.Array) -> jax.Array:
-    """Values with one column more, of ones: its sum is z."""
+def with_ones(values: jax.Array) -> jax.Array:
+    """Returns values [B,H,Tk,D] with a column of ones behind them, [B,H,Tk,D+1]; its sum is z."""
     return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
 
 
 def _sums(features: jax.Array, values: jax.Array) -> jax.Array:
     """S and n of keys and values."""
-    return features.swapaxes(-1, -2) @ _with_ones(values)
+    return features.swapaxes(-1, -2) @ with_ones(values)
 
 
 def _quotient(x: jax.Array, total: jax.Array) -> jax.Array:

@@ -17,7 +17,7 @@ projections by pooling or convolution are not here. E and F start normal with va
 its theorem.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import flax.struct
@@ -29,7 +29,7 @@ from attnlab.attention.mixer import no_rule
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, head_width
 from attnlab.attention.view import EVERYTHING, View, Where, token_positions
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense, Dropout, joined, split
+from attnlab.layers.dense import Dropout, joined, split, unbiased
 from attnlab.layers.precision import widened
 
 
@@ -77,10 +77,7 @@ class Linformer(Attention):
         """
         head_width("linformer", self.width, self.heads)
         at_least(1, "linformer", rank=self.rank, length=self.length)
-        self.w_query, self.w_key, self.w_value = (
-            Dense(self.width, use_bias=False) for _ in range(3)
-        )
-        self.out = Dense(self.width, use_bias=False)
+        self.w_query, self.w_key, self.w_value, self.out = unbiased(4, self.width)
         normal = nn.initializers.normal(self.rank**-0.5)
         shape = (self.heads if self.share == "none" else 1, self.rank, self.length)
         self.along_keys = self.param("along_keys", normal, shape)
@@ -128,13 +125,8 @@ class Linformer(Attention):
             filled, written_slots, keys, values, positions=beginning(positions, filled)
         )
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: LinformerMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
+    def read(  # type: ignore[override]
+        self, query: jax.Array, memory: LinformerMemory, view: View = EVERYTHING
     ) -> Reading:
         """Computes softmax attention of a query [B,Tq,dq] to the `rank` projected keys and values,
         and returns a `Reading` of the context and, only if maps are recorded, weights over the

@@ -93,11 +93,9 @@ class MultiStep(Attention):
             total = total + reading.context
             maps.append(reading.weights)
             losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
-        joint = (
-            None
-            if maps[0] is None
-            else self.capture(jnp.concatenate(maps, axis=1), memory, weights)
-        )
+        joint = None
+        if maps[0] is not None:
+            joint = self.capture(jnp.concatenate(maps, axis=1), memory, weights)
         return Reading(total, joint, losses, None if histories[0] is None else tuple(histories))
 
     def initial_history(self, memory: Any) -> Any:

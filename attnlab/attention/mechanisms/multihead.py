@@ -26,7 +26,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Softmax, softmax
 from attnlab.attention.interventions import weights_changed
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.plain import AttentionInputs, fold, is_short, unfold
+from attnlab.attention.kernels.plain import AttentionInputs, is_short, regroup
 from attnlab.attention.mechanisms.heads import HeadsAttention, pairs_of
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
@@ -180,10 +180,10 @@ class MultiHead(HeadsAttention):
         keys, values = memory.keys, memory.values  # [B,K,Tk,D]
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
         q = q * self.fit.scale(q.shape[-1])
-        scores = unfold(inner(fold(q, keys.shape[1]), keys), self.heads)  # [B,H,Tq,Tk]
+        scores = regroup(inner(regroup(q, keys.shape[1]), keys), self.heads)  # [B,H,Tq,Tk]
         head_weights = softmax(scores, view.onto(memory, query).allowed())
-        dropped = fold(self.drop(head_weights).astype(values.dtype), keys.shape[1])
-        context = unfold(jnp.einsum("bkqt,bktd->bkqd", dropped, values), self.heads)
+        dropped = regroup(self.drop(head_weights).astype(values.dtype), keys.shape[1])
+        context = regroup(jnp.einsum("bkqt,bktd->bkqd", dropped, values), self.heads)
         context = self.out(self.join(context, query))
         return Reading(context, self.capture(head_weights, memory, weights))
 
@@ -216,7 +216,7 @@ class MultiHead(HeadsAttention):
             queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array
         ) -> jax.Array:
             """Computes the scores [B,H,tq,tk] of a block of pairs, with the bias of positions."""
-            scores = unfold(pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
+            scores = regroup(pairs(regroup(queries[0], keys.shape[1]), keys, j), self.heads)
             term = bias(queries, i, j)
             return scores if term is None else scores + widened(term)
 

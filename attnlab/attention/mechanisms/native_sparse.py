@@ -39,7 +39,7 @@ from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, h
 from attnlab.attention.view import EVERYTHING, View, token_positions
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import Dense, joined, split, unbiased
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -97,11 +97,9 @@ class NativeSparse(Attention):
         """
         self.check()
         shared, size = self.shared(), self.size()
-        self.w_query = Dense(self.width, use_bias=False)
-        self.w_key = Dense(3 * shared * size, use_bias=False)
-        self.w_value = Dense(3 * shared * size, use_bias=False)
+        self.w_query, self.out = unbiased(2, self.width)
+        self.w_key, self.w_value = unbiased(2, 3 * shared * size)
         self.w_gate = Dense(3 * self.heads, use_bias=False)
-        self.out = Dense(self.width, use_bias=False)
         self.scheme = made(POSITIONS, self.positions)(name="positions")
 
     @nn.nowrap

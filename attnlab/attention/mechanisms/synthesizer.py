@@ -33,7 +33,7 @@ from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.view import View, Where
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense, split
+from attnlab.layers.dense import Dense, split, unbiased
 from attnlab.layers.precision import widened
 
 _COLUMNS = nn.initializers.variance_scaling(
@@ -98,8 +98,7 @@ class Synthesizer(HeadsAttention):
             self.of_keys = self.param("of_keys", _COLUMNS, (h, length, self.rank))
         else:
             self.scores = self.param("scores", _COLUMNS, (h, length, length))
-        self.w_value = Dense(self.width, use_bias=False)
-        self.out = Dense(self.width, use_bias=False)
+        self.w_value, self.out = unbiased(2, self.width)
         super().setup()
 
     @property

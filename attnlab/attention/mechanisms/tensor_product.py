@@ -112,8 +112,7 @@ class TensorProduct(MultiHead):
     @nn.nowrap
     def rank(self, projection: str) -> int:
         """R of "query", "key" or "value"; 0 for an ordinary projection."""
-        ranks = {"query": self.query_rank, "key": self.key_rank, "value": self.value_rank}
-        return ranks[projection]
+        return int(getattr(self, f"{projection}_rank"))
 
     @nn.nowrap
     def projection(self, name: str, heads: int) -> Any:

@@ -54,11 +54,9 @@ class Learned(PositionScheme):
         """
         longest = max(x.shape[1] if positions.ndim == 1 else 0, _longest(positions))
         if longest > self.length:
-            problem = (
-                f"position scheme learned: length={self.length}, but a sequence is {longest} long"
-            )
             raise UserError(
-                f"{problem}; set length={longest} or choose 'sinusoidal', which has no end"
+                f"position scheme learned: length={self.length}, but a sequence is {longest} long;"
+                f" set length={longest} or choose 'sinusoidal', which has no end"
             )
         size = self.length + self.unused, x.shape[-1]
         table = self.param("table", nn.initializers.normal(self.stddev), size)

@@ -87,12 +87,9 @@ class Rope(PositionScheme):
         count = round(self.share * width)
         if count % 2 or not count:
             near = " or ".join(str(n) for n in (count - 1, count + 1) if n > 1)
-            where = (
-                f"position scheme rope: share={self.share} of a head width of {width} is {count}"
-            )
             raise UserError(
-                f"{where}, but channels turn in pairs; choose share, width and heads so that it is"
-                f" {near or 2}"
+                f"position scheme rope: share={self.share} of a head width of {width} is {count},"
+                f" but channels turn in pairs; choose share, width and heads so that it is {near or 2}"
             )
         return count
 

@@ -43,9 +43,8 @@ class Shaw(PositionScheme):
         """Sets the instance's attribute `hooks` to {"score"}, so that contexts stay unchanged, if
         the field `sides` is "key".
         """
-        if (
-            self.sides == "key"
-        ):  # hooks of the instance; those of the class are all that it can have
+        # hooks of the instance; those of the class are all that it can have
+        if self.sides == "key":
             object.__setattr__(self, "hooks", frozenset({"score"}))
         super().__post_init__()
 
@@ -66,11 +65,9 @@ class Shaw(PositionScheme):
         [B,H,Tq,width], a^V a learned vector for each clipped distance r of the positions in the
         view, or returns None if the field `sides` is "key". See `PositionScheme.values`.
         """
-        return (
-            value_part(weights, self.table("values", width), self.rows(view))
-            if self.sides == "both"
-            else None
-        )
+        if self.sides == "key":
+            return None
+        return value_part(weights, self.table("values", width), self.rows(view))
 
     def rows(self, view: View) -> jax.Array:
         """r, int32 [Tq,Tk], or [B,Tq,Tk] if rows differ."""

@@ -63,12 +63,10 @@ class Syntax(PositionScheme):
         """
         batch, length, width = x.shape
         if positions.shape != (batch, length):
-            problem = (
-                f"position scheme syntax: wants a depth for each word, {(batch, length)}, and was"
-                f" given positions {positions.shape}"
-            )
             raise UserError(
-                f"{problem}; a system without dependency trees can use 'sinusoidal' or 'learned'"
+                f"position scheme syntax: wants a depth for each word, {(batch, length)}, and was"
+                f" given positions {positions.shape}; a system without dependency trees can use"
+                " 'sinusoidal' or 'learned'"
             )
         places = jnp.broadcast_to(jnp.arange(length), (batch, length))
         sines = jnp.concatenate(
@@ -150,9 +148,8 @@ def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
     """
     above = _above(heads, valid)
     reached = jnp.broadcast_to(jnp.eye(heads.shape[1], dtype=bool), (*heads.shape, heads.shape[1]))
-    for _ in range(
-        _doublings(heads)
-    ):  # `above` is 1, 2, 4, ... steps up, `reached` holds all that are fewer
+    # `above` is 1, 2, 4, ... steps up, `reached` holds all that are fewer
+    for _ in range(_doublings(heads)):
         reached = reached | jnp.take_along_axis(reached, above[:, :, None], axis=1)
         above = jnp.take_along_axis(above, above, axis=1)
     return reached
@@ -190,9 +187,8 @@ def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array
     Words of different trees of one sentence are joined by a root above both.
     """
     up, deep = ancestors(heads, valid).astype(jnp.float32), depth(heads, valid)
-    shared = jnp.einsum("bin,bjn->bij", up, up).astype(
-        jnp.int32
-    )  # common ancestors: the lowest is at depth shared - 1
+    # common ancestors: the lowest is at depth shared - 1
+    shared = jnp.einsum("bin,bjn->bij", up, up).astype(jnp.int32)
     return _between_words(deep[:, :, None] + deep[:, None, :] - 2 * (shared - 1), valid)
 
 

@@ -98,9 +98,8 @@ def by_diagonals(
     Args:
       query: [B,H,Tq,D]; projection: W_r [d,H,D]; frequency: f [ceil(d/2)]; i: [Tq]; j: [Tk].
     """
-    distance = (
-        i[-1] - j[0] - jnp.arange(len(i) + len(j) - 1)
-    )  # from the last query's to the first key to the shortest
+    # from the last query's to the first key to the shortest
+    distance = i[-1] - j[0] - jnp.arange(len(i) + len(j) - 1)
     angle = distance[:, None] * frequency
     table = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)[:, : projection.shape[0]]
     products = jnp.einsum("bhqd,nhd->bhqn", query, jnp.einsum("ne,ehd->nhd", table, projection))
@@ -129,9 +128,8 @@ def by_pairs(
     of_sines, of_cosines = jnp.split(
         jnp.einsum("bhqd,ehd->bhqe", query, projection), [len(frequency)], axis=-1
     )
-    of_cosines = jnp.pad(
-        of_cosines, [(0, 0)] * 3 + [(0, len(frequency) - of_cosines.shape[-1])]
-    )  # an odd d has one cosine fewer
+    # an odd d has one cosine fewer
+    of_cosines = jnp.pad(of_cosines, [(0, 0)] * 3 + [(0, len(frequency) - of_cosines.shape[-1])])
     angle = i[..., None] * frequency
     angle = angle[:, None] if i.ndim == 2 else angle  # the same for all heads
     sine, cosine = jnp.sin(angle), jnp.cos(angle)

@@ -20,7 +20,9 @@ Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025
 OLMo 2, whose statistics run over all heads together.
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import flax.linen as nn
@@ -63,7 +65,37 @@ class QKNorm(Dot):
         return unit(k, self.epsilon).astype(k.dtype)
 
 
-class QKLayerNorm(ScaledDot):
+class NormedProduct(ScaledDot):
+    """Base of the inner products of normed queries and keys, norm_q(q_i) . norm_k(k_j) / sqrt(D); a
+    subclass says which norm in `norm`, and what messages call it in `called`.
+
+    Attributes:
+      epsilon: of both norms.
+    """
+
+    epsilon: float = 1e-6
+
+    called: ClassVar[str]
+    norm: ClassVar[Callable[..., nn.Module]]
+
+    def setup(self) -> None:
+        """Checks that `epsilon` is above 0 (raises UserError if not), and creates a norm for
+        queries and one for keys.
+        """
+        above_zero(self.called, "epsilon", self.epsilon)
+        self.query_norm, self.key_norm = (type(self).norm(epsilon=self.epsilon) for _ in range(2))
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`: norm_q(q)."""
+        same_width(self.called, q.shape[-1], key_width)
+        return self.query_norm(q).astype(q.dtype)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`: norm_k(k)."""
+        return self.key_norm(k).astype(k.dtype)
+
+
+class QKLayerNorm(NormedProduct):
     """e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D), with scales and without biases; both sides equally
     wide.
 
@@ -74,31 +106,13 @@ class QKLayerNorm(ScaledDot):
     state T D.
     """
 
-    epsilon: float = 1e-6
-
-    def setup(self) -> None:
-        """Checks that `epsilon` is above 0 (raises UserError if not), and creates a layer norm for
-        queries and one for keys.
-        """
-        above_zero("qk_layernorm", "epsilon", self.epsilon)
-        self.query_norm = nn.LayerNorm(
-            epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float
-        )
-        self.key_norm = nn.LayerNorm(
-            epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float
-        )
-
-    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
-        """See `Score.of_query`: LN_q(q)."""
-        same_width("qk_layernorm", q.shape[-1], key_width)
-        return self.query_norm(q).astype(q.dtype)
-
-    def of_key(self, k: jax.Array) -> jax.Array:
-        """See `Score.of_key`: LN_k(k)."""
-        return self.key_norm(k).astype(k.dtype)
+    called = "qk_layernorm"
+    norm = staticmethod(
+        functools.partial(nn.LayerNorm, use_bias=False, use_fast_variance=False, param_dtype=float)
+    )
 
 
-class QKRMSNorm(ScaledDot):
+class QKRMSNorm(NormedProduct):
     """e_ij = RMS_q(q_i) . RMS_k(k_j) / sqrt(D), with scales; both sides equally wide.
 
     Attributes:
@@ -107,23 +121,8 @@ class QKRMSNorm(ScaledDot):
     Card: normalised product; technical reports of Qwen3 and Gemma 3, 2025; time T^2 D; state T D.
     """
 
-    epsilon: float = 1e-6
-
-    norm: ClassVar[type[RMSNorm]] = RMSNorm
-
-    def setup(self) -> None:
-        above_zero("qk_rmsnorm", "epsilon", self.epsilon)
-        self.query_norm = self.norm(epsilon=self.epsilon)
-        self.key_norm = self.norm(epsilon=self.epsilon)
-
-    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
-        """See `Score.of_query`: RMS_q(q)."""
-        same_width("qk_rmsnorm", q.shape[-1], key_width)
-        return self.query_norm(q).astype(q.dtype)
-
-    def of_key(self, k: jax.Array) -> jax.Array:
-        """See `Score.of_key`: RMS_k(k)."""
-        return self.key_norm(k).astype(k.dtype)
+    called = "qk_rmsnorm"
+    norm = RMSNorm
 
 
 class QKRMSNormPlusOne(QKRMSNorm):

@@ -10,12 +10,21 @@ Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024 
 section 2: c = 50 for attention.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score, above_zero
 from attnlab.config.registry import Part, made
+
+
+def _of_inside(name: str) -> Any:
+    """Returns a property of `SoftCapped`, the attribute `name` of the score inside: read it from an
+    instance, which knows that score, not from the class.
+    """
+    return property(lambda self: getattr(made(SCORES, self.score)(parent=None), name))
 
 
 class SoftCapped(Score):
@@ -37,20 +46,7 @@ class SoftCapped(Score):
         above_zero("soft_capped", "cap", self.cap)
         self.inside = made(SCORES, self.score)(name="score")
 
-    @property
-    def rotary(self) -> bool:  # type: ignore[override]  # a property of the instance: it depends on the inner score
-        """`rotary` of the inner score; read it from an instance, not from the class."""
-        return bool(made(SCORES, self.score)(parent=None).rotary)
-
-    @property
-    def places(self) -> bool:  # type: ignore[override]
-        """`places` of the inner score; see `rotary`."""
-        return bool(made(SCORES, self.score)(parent=None).places)
-
-    @property
-    def looks_back(self) -> bool:  # type: ignore[override]
-        """`looks_back` of the inner score; see `rotary`."""
-        return bool(made(SCORES, self.score)(parent=None).looks_back)
+    rotary, places, looks_back = (_of_inside(n) for n in ("rotary", "places", "looks_back"))
 
     def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
         """That of the score inside."""

@@ -13,54 +13,30 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attnlab.attention.visibility.rule import (
-    AllOf,
-    AnyOf,
-    Causal,
-    Everything,
-    PerHead,
-    Rule,
-    Stride,
-    Window,
-    dilated,
-)
+from attnlab.attention.visibility.rule import AllOf as AllOf
+from attnlab.attention.visibility.rule import AnyOf as AnyOf
+from attnlab.attention.visibility.rule import Causal as Causal
+from attnlab.attention.visibility.rule import Everything as Everything
+from attnlab.attention.visibility.rule import PerHead as PerHead
+from attnlab.attention.visibility.rule import Rule as Rule
+from attnlab.attention.visibility.rule import Stride as Stride
+from attnlab.attention.visibility.rule import Window as Window
+from attnlab.attention.visibility.rule import dilated as dilated
 from attnlab.config.registry import Table
 
 if TYPE_CHECKING:
-    from attnlab.attention.visibility.given import Dense, Prefix, Segments, prefix_lm
-    from attnlab.attention.visibility.global_tokens import Global, longformer
-    from attnlab.attention.visibility.random_blocks import RandomBlocks, bigbird
-    from attnlab.attention.visibility.sparse_transformer import (
-        Local,
-        Summary,
-        sparse_fixed,
-        sparse_strided,
-    )
-
-__all__ = [
-    "VISIBILITIES",
-    "AllOf",
-    "AnyOf",
-    "Causal",
-    "Dense",
-    "Everything",
-    "Global",
-    "Local",
-    "PerHead",
-    "Prefix",
-    "RandomBlocks",
-    "Rule",
-    "Segments",
-    "Stride",
-    "Summary",
-    "Window",
-    "bigbird",
-    "dilated",
-    "longformer",
-    "prefix_lm",
-    "sparse_fixed",
-    "sparse_strided",
-]
+    from attnlab.attention.visibility.given import Dense as Dense
+    from attnlab.attention.visibility.given import Prefix as Prefix
+    from attnlab.attention.visibility.given import Segments as Segments
+    from attnlab.attention.visibility.given import prefix_lm as prefix_lm
+    from attnlab.attention.visibility.global_tokens import Global as Global
+    from attnlab.attention.visibility.global_tokens import longformer as longformer
+    from attnlab.attention.visibility.random_blocks import RandomBlocks as RandomBlocks
+    from attnlab.attention.visibility.random_blocks import bigbird as bigbird
+    from attnlab.attention.visibility.sparse_transformer import Local as Local
+    from attnlab.attention.visibility.sparse_transformer import Summary as Summary
+    from attnlab.attention.visibility.sparse_transformer import sparse_fixed as sparse_fixed
+    from attnlab.attention.visibility.sparse_transformer import sparse_strided as sparse_strided
 
 _PATTERNS = "attnlab.attention.visibility.patterns"
 VISIBILITIES: Table[Callable[..., Rule]] = Table(

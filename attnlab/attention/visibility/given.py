@@ -39,11 +39,9 @@ class Prefix(Rule):
         [B,H,tq,tk] and is the same for all query positions i. See `Rule.allows`.
         """
         j = grid(i, j)[1]
-        return (
-            j < self.length
-            if self.lengths is None
-            else j < jnp.maximum(self.lengths, self.length)[:, None, None, None]
-        )
+        if self.lengths is None:
+            return j < self.length
+        return j < jnp.maximum(self.lengths, self.length)[:, None, None, None]
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""

@@ -66,15 +66,22 @@ class Global(Rule):
         return listed | (marks & exists)
 
 
-def longformer(window: int, tokens: tuple[int, ...] | jax.Array = (), dilation: int = 1) -> Rule:
-    """Builds Longformer's rule: a dilated window of `window` keys beside the query's own, and
-    global `tokens` (static positions, or [B,T] bool); raises UserError if the window is odd or
-    negative.
+def half_of(window: int) -> int:
+    """Returns how many keys a Longformer's window of `window` keys has on each side of the query;
+    raises UserError if it is odd or negative.
     """
     if window < 0 or window % 2:
         raise UserError(
             f"longformer: window={window} is to be halved; the nearest even one is"
             f" {max(window - 1, 0)}"
         )
+    return window // 2
+
+
+def longformer(window: int, tokens: tuple[int, ...] | jax.Array = (), dilation: int = 1) -> Rule:
+    """Builds Longformer's rule: a dilated window of `window` keys beside the query's own, and
+    global `tokens` (static positions, or [B,T] bool); raises UserError if the window is odd or
+    negative.
+    """
     rule = Global(tokens) if isinstance(tokens, tuple) else Global(marked=tokens)
-    return dilated(window // 2 + 1, dilation) | rule
+    return dilated(half_of(window) + 1, dilation) | rule

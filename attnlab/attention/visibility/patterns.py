@@ -15,9 +15,8 @@ from typing import ClassVar
 
 from attnlab.attention import visibility as rules
 from attnlab.attention.visibility import VISIBILITIES, Rule
-from attnlab.attention.visibility.rule import at_least
 from attnlab.config.registry import Part, Parts, made
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.by_layer import ByLayer
 
 
@@ -86,7 +85,7 @@ def first(length: int = 1) -> Rule:
 
     Card: global; Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020; time T n.
     """
-    at_least(0, "first: length", length)
+    at_least(0, "first", length=length)
     return rules.Prefix(length)
 
 
@@ -95,7 +94,7 @@ def prefix(length: int = 16) -> Rule:
 
     Card: whole; Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020; time T^2.
     """
-    at_least(0, "prefix: length", length)
+    at_least(0, "prefix", length=length)
     return rules.prefix_lm(length)
 
 
@@ -171,7 +170,7 @@ def per_head(one: Part, other: Part, heads: int = 4) -> Rule:
 
     Card: join; as in Child et al., Generating Long Sequences with Sparse Transformers, 2019.
     """
-    at_least(2, "per_head: heads", heads)
+    at_least(2, "per_head", heads=heads)
     pair = made(VISIBILITIES, one)(), made(VISIBILITIES, other)()
     return rules.PerHead(tuple(pair[2 * head >= heads + heads % 2] for head in range(heads)))
 

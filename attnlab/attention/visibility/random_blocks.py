@@ -23,8 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.visibility.global_tokens import Global
-from attnlab.attention.visibility.rule import Rule, at_least
+from attnlab.attention.visibility.rule import Rule
 from attnlab.attention.visibility.sparse_transformer import Local
+from attnlab.errors import at_least
 
 
 @flax.struct.dataclass
@@ -47,8 +48,8 @@ class RandomBlocks(Rule):
     seed: int = flax.struct.field(pytree_node=False, default=0)
 
     def __post_init__(self) -> None:
-        for name, least in (("length", 1), ("block", 1), ("count", 0), ("heads", 1), ("seed", 0)):
-            at_least(least, f"RandomBlocks: {name}", getattr(self, name))
+        at_least(1, "RandomBlocks", length=self.length, block=self.block, heads=self.heads)
+        at_least(0, "RandomBlocks", count=self.count, seed=self.seed)
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """Returns a bool array [1 or B,heads,tq,tk], True where the block of the query at position
@@ -64,13 +65,13 @@ class RandomBlocks(Rule):
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""
-        return bool(self._blocks(i0, i1, j0, j1).any())
+        return bool(self._drawn_between(i0, i1, j0, j1).any())
 
     def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.everywhere`."""
-        return bool(self._blocks(i0, i1, j0, j1).all())
+        return bool(self._drawn_between(i0, i1, j0, j1).all())
 
-    def _blocks(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
+    def _drawn_between(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
         """Returns the bool mask of drawn blocks, cut to the rows of blocks with queries i0 <= i <
         i1 and the columns of blocks with keys j0 <= j < j1: [heads,rows,columns].
         """

@@ -29,7 +29,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 
 
 class Rule:
@@ -87,11 +87,8 @@ class Rule:
         if not isinstance(other, Rule):
             return NotImplemented
         rules = _parts(self, AnyOf) + _parts(other, AnyOf)
-        return (
-            Everything()
-            if any(isinstance(rule, Everything) for rule in rules)
-            else AnyOf(tuple(rules))
-        )
+        whole = any(isinstance(rule, Everything) for rule in rules)
+        return Everything() if whole else AnyOf(tuple(rules))
 
 
 @flax.struct.dataclass
@@ -234,12 +231,6 @@ def distances(i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
     return i0 - (j1 - 1), (i1 - 1) - j0
 
 
-def at_least(least: int, where: str, value: int) -> None:
-    """Raises `UserError`, naming `where`, if a static number is below `least`."""
-    if value < least:
-        raise UserError(f"{where}={value} is too small; the least is {least}")
-
-
 def _parts(rule: Rule, kind: type[AllOf] | type[AnyOf]) -> list[Rule]:
     """The rules of a combination of this kind, or the rule itself."""
     return list(rule.rules) if isinstance(rule, kind) else [rule]
@@ -280,7 +271,7 @@ class Window(Rule):
     width: int = flax.struct.field(pytree_node=False)
 
     def __post_init__(self) -> None:
-        at_least(1, "Window: width", self.width)
+        at_least(1, "Window", width=self.width)
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
@@ -319,7 +310,7 @@ class Stride(Rule):
     stride: int = flax.struct.field(pytree_node=False)
 
     def __post_init__(self) -> None:
-        at_least(1, "Stride: stride", self.stride)
+        at_least(1, "Stride", stride=self.stride)
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
@@ -341,6 +332,5 @@ def dilated(width: int, dilation: int) -> Rule:
     """The dilated window: `width` keys on each side at gaps of `dilation`, the query's own counted,
     j = i + dilation m, |m| < width.
     """
-    at_least(1, "dilated: width", width)
-    at_least(1, "dilated: dilation", dilation)
+    at_least(1, "dilated", width=width, dilation=dilation)
     return Window((width - 1) * dilation + 1) & Stride(dilation)

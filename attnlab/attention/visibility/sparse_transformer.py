@@ -19,8 +19,8 @@ a block too; we follow the paper.
 import flax.struct
 import jax
 
-from attnlab.attention.visibility.rule import Causal, Rule, Stride, Window, at_least, grid
-from attnlab.errors import UserError
+from attnlab.attention.visibility.rule import Causal, Rule, Stride, Window, grid
+from attnlab.errors import UserError, at_least
 
 
 @flax.struct.dataclass
@@ -37,8 +37,8 @@ class Local(Rule):
     reach: int = flax.struct.field(pytree_node=False, default=0)
 
     def __post_init__(self) -> None:
-        at_least(1, "Local: block", self.block)
-        at_least(0, "Local: reach", self.reach)
+        at_least(1, "Local", block=self.block)
+        at_least(0, "Local", reach=self.reach)
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
@@ -90,8 +90,8 @@ class Summary(Rule):
         """Checks that `width` >= 1, `turn` >= 0 and the summary columns of that turn fit a block of
         `stride`; raises UserError if not.
         """
-        at_least(1, "Summary: width", self.width)
-        at_least(0, "Summary: turn", self.turn)
+        at_least(1, "Summary", width=self.width)
+        at_least(0, "Summary", turn=self.turn)
         if self._first < 0:
             raise UserError(
                 f"Summary: {self.width} columns at turn={self.turn} leave a block of"

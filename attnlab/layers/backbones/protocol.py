@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 import flax.linen as nn
 import jax
 
-from attnlab.config.registry import Part, Parts, behind, made
+from attnlab.config.registry import Part, Parts, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
 from attnlab.layers.gates import GATES
-from attnlab.layers.gates.protocol import Gate
+from attnlab.layers.gates.protocol import Gate, any_over_batch
 from attnlab.layers.norms import Norm
 
 
@@ -76,9 +76,7 @@ class Convolutional(Backbone, kw_only=True):
     @property
     def over_batch(self) -> bool:
         """See `Backbone.over_batch`."""
-        norm = bool(getattr(behind(self.normaliser), "over_batch", False))
-        gate: Gate = made(GATES, self.gate)(parent=None)
-        return norm or gate.over_batch
+        return any_over_batch(self)
 
     @property
     def looks(self) -> bool:

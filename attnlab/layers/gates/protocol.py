@@ -54,9 +54,7 @@ class Gate(nn.Module):
     @property
     def over_batch(self) -> bool:
         """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
-        parts: Parts = getattr(self, "parts", {})
-        built = (made(table, getattr(self, field))(parent=None) for field, table in parts.items())
-        return any(getattr(part, "over_batch", False) for part in built)
+        return any_over_batch(self)
 
 
 class NoGate(Gate):
@@ -101,6 +99,13 @@ def handed_out(collected: Mapping[str, Any]) -> dict[str, jax.Array]:
         for path, several in flax.traverse_util.flatten_dict(dict(collected)).items()
         for number, g in enumerate(several)
     }
+
+
+def any_over_batch(module: nn.Module) -> bool:
+    """Returns whether a part of a module (`parts`) has `over_batch` set, as batch norm has."""
+    parts: Parts = getattr(module, "parts", {})
+    built = (made(table, getattr(module, field))(parent=None) for field, table in parts.items())
+    return any(getattr(part, "over_batch", False) for part in built)
 
 
 def checked(gate: Gate, x: jax.Array) -> None:

@@ -8,51 +8,39 @@ schemes have references of their own (`score_oracles.py`, `alignment_oracles.py`
 `position_oracles.py`), which these put together.
 """
 
-from typing import Any
-
 import numpy as np
 
 from tests.attention.oracles import heads, latent, linear, selected, single, synthetic
-from tests.attention.oracles.rows import Array, Config, Oracle, Result, affine, part
+from tests.attention.oracles.rows import Look, Oracle, Result, of_look, part
 
 __all__ = ["ORACLES", "Oracle", "Result", "part"]
 
 
-def multi_step(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def multi_step(look: Look) -> Result:
     """q_0 = x W_q, q_{n+1} = q_n + context(q_n), `steps` times; the sum of the contexts, and the
     maps of all steps as heads.
     """
-    name, fields = part(config, "looks", "multihead")
-    query = affine(params["w_query"], query)
+    name, fields = part(look.config, "looks", "multihead")
+    query = look.layer("w_query", look.query)
     total, maps = np.zeros(query.shape), []
-    for _ in range(config["steps"]):
+    for _ in range(look.config["steps"]):
         context, weights = ORACLES[name](
-            params.get("looks", {}), fields, query + total, source, mask, causal
+            look.params.get("looks", {}), fields, query + total, *look[3:]
         )
         total = total + context
         maps.append(weights)
     return total, np.concatenate(maps, axis=1)
 
 
+_REFERENCES = (
+    (heads, "multihead talking_heads differential gated forgetting"),
+    (selected, "path lightning_indexer native_sparse"),
+    (latent, "latent hops"),
+    (single, "single key_value key_value_predict"),
+    (synthetic, "linformer synthesizer"),
+    (linear, "linear"),
+)
 ORACLES: dict[str, Oracle] = {
-    "single": single.single,
-    "multihead": heads.multihead,
-    "talking_heads": heads.talking_heads,
-    "differential": heads.differential,
-    "gated": heads.gated,
-    "forgetting": heads.forgetting,
-    "tensor_product": heads.multihead,
-    "path": selected.path,
-    "lightning_indexer": selected.lightning_indexer,
-    "native_sparse": selected.native_sparse,
-    "latent": latent.latent,
-    "hops": latent.hops,
-    "key_value": single.key_value,
-    "key_value_predict": single.key_value_predict,
-    "multi_step": multi_step,
-    "linformer": synthetic.linformer,
-    "synthesizer": synthetic.synthesizer,
-    "linear": linear.linear,
+    name: of_look(getattr(module, name)) for module, names in _REFERENCES for name in names.split()
 }
+ORACLES |= {"multi_step": of_look(multi_step), "tensor_product": ORACLES["multihead"]}

@@ -1,137 +1,101 @@
 """References of the mechanisms with several heads."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Array, Config, Result, affine, part, weights_of
-from tests.attention.position_oracles import POSITIONS
+from tests.attention.oracles.rows import Array, Look, Result, Scores, part
 from tests.attention.score_oracles import SCORES
+from tests.layers.oracles import affine, sigmoid
 
 
-def multihead(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def multihead(look: Look) -> Result:
     """Head h: align(score(q_h, k_g) + bias) v_g, g = h // (H / K); the heads side by side times
     W_o.
     """
-    scores = heads_scores(params, config, query, source, causal, mask)
-    weights = weights_of(params, config, config["heads"], scores, query, mask)
-    joined = heads_values(params, config, source, weights)
-    return affine(params["out"], joined), weights
+    weights = look.weights(look.heads, heads_scores(look))
+    return look.layer("out", heads_values(look, weights)), weights
 
 
-def talking_heads(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def talking_heads(look: Look) -> Result:
     """Scores of head l: sum_h P_hl e_h; after the softmax, weights of head m: sum_l Q_lm a_l."""
-    scores = heads_scores(params, config, query, source, causal, mask)
-    heads = range(config["heads"])
+    scores, heads = heads_scores(look), range(look.heads)
 
-    def mixed(b: int, m: int, i: int, before: np.ndarray) -> np.ndarray:
-        return sum(params["mix_scores"][h, m] * scores(b, h, i, before) for h in heads)  # type: ignore[return-value]
+    def mixed(b: int, m: int, i: int, before: Array) -> Array:
+        return sum(look.params["mix_scores"][h, m] * scores(b, h, i, before) for h in heads)  # type: ignore[return-value]
 
-    weights = weights_of(params, config, len(heads), mixed, query, mask)
-    talked = np.stack(
-        [sum(params["mix_weights"][h, m] * weights[:, h] for h in heads) for m in heads], axis=1
-    )
-    return affine(params["out"], heads_values(params, config, source, talked)), talked
+    weights = look.weights(look.heads, mixed)
+    talked = np.einsum("bhik,hm->bmik", weights, look.params["mix_weights"])
+    return look.layer("out", heads_values(look, talked)), talked
 
 
-def gated(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def gated(look: Look) -> Result:
     """The heads side by side, times sigmoid(x W_g) of every channel or every head, times W_o."""
-    scores = heads_scores(params, config, query, source, causal, mask)
-    weights = weights_of(params, config, config["heads"], scores, query, mask)
-    gates = 1 / (1 + np.exp(-affine(params["w_gate"], query)))
-    if config.get("gate") == "head":
-        size = len(params["out"]["kernel"]) // config["heads"]
-        gates = np.repeat(gates, size, axis=-1)
-    return affine(params["out"], heads_values(params, config, source, weights) * gates), weights
+    weights = look.weights(look.heads, heads_scores(look))
+    gates = sigmoid(look.layer("w_gate", look.query))
+    if look.config.get("gate") == "head":
+        gates = np.repeat(gates, len(look.params["out"]["kernel"]) // look.heads, axis=-1)
+    return look.layer("out", heads_values(look, weights) * gates), weights
 
 
-def differential(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def differential(look: Look) -> Result:
     """Pairs of neighbouring heads: A_2h - lam A_2h+1 over values twice as wide; (1 - lam0) RMSNorm
     of each; times W_o.
     """
-    pairs, start = config["heads"] // 2, config.get("start", 0.2)
-    scores = heads_scores(params, config, query, source, causal, mask)
-    single_maps = weights_of(params, config, config["heads"], scores, query, mask)
+    pairs, start, params = look.heads // 2, look.config.get("start", 0.2), look.params
+    single_maps = look.weights(look.heads, heads_scores(look))
     lam = np.exp(params["a1"] @ params["b1"]) - np.exp(params["a2"] @ params["b2"]) + start
-    weights = np.stack(
-        [single_maps[:, 2 * h] - lam * single_maps[:, 2 * h + 1] for h in range(pairs)], axis=1
-    )
-    values = affine(params["w_value"], source)
+    weights = single_maps[:, 0::2] - lam * single_maps[:, 1::2]
+    values = look.layer("w_value", look.source)
     wide = values.shape[-1] // pairs
-    joined = np.zeros((*query.shape[:2], values.shape[-1]))
+    joined = np.zeros((*look.query.shape[:2], values.shape[-1]))
     for b, h, i in np.ndindex(weights.shape[:3]):
         mine = slice(h * wide, (h + 1) * wide)
         result = weights[b, h, i] @ values[b, :, mine]
-        joined[b, i, mine] = (
-            (1 - start) * result / np.sqrt((result**2).mean() + 1e-5) * params["gain"]
-        )
-    return affine(params["out"], joined), weights
+        normed = result / np.sqrt((result**2).mean() + 1e-5)
+        joined[b, i, mine] = (1 - start) * normed * params["gain"]
+    return look.layer("out", joined), weights
 
 
-def heads_scores(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    causal: bool,
-    mask: np.ndarray | None = None,
-) -> Callable[[int, int, int, np.ndarray], np.ndarray]:
+def heads_scores(look: Look) -> Scores:
     """(b, h, i, weights [i,Tk] of the rows before) to score(q_h, k_g) + position bias [Tk], g = h //
-    (H / K). Schemes that look at whole rows need the mask.
+    (H / K).
     """
-    heads, own = config["heads"], params.get("score", {})
-    score, fields = part(config, "score", "scaled_dot")
-    scheme, turns = part(config, "positions", "none")
-    fit = SCORES[score]
-    q, k = projected(params["w_query"], query, heads), projected(params["w_key"], source, heads)
+    own, (score, fields) = look.params.get("score", {}), part(look.config, "score", "scaled_dot")
+    fit, heads, group = SCORES[score], look.heads, look.group
+    q = projected(look.params["w_query"], look.query, heads)
+    k = projected(look.params["w_key"], look.source, heads)
     width = q.shape[-1] // heads
-    group = heads // (config.get("key_heads") or heads)
-    place = POSITIONS[scheme](params.get("positions", {}), turns, heads, width, causal)
-    first = source.shape[1] - query.shape[1]
+    place = look.place(width)
 
-    def of_row(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
-        asked = q[b, i, h * width : (h + 1) * width]
+    def of_row(b: int, h: int, i: int, before: Array) -> Array:
+        asked, at = q[b, i, h * width : (h + 1) * width], look.first + i
         keys = k[b, :, h // group * width : (h // group + 1) * width]
-        x = place.query(h, fit.query(own, fields, asked), first + i)
+        x = place.query(h, fit.query(own, fields, asked), at)
         scores = np.zeros(len(keys))
         for j, key in enumerate(keys):
             y = place.key(h, fit.key(own, fields, key), j)
             scores[j] = fit.pair(own, fields, x, y, j, *fit.past(own, fields, keys, before, j))
-            scores[j] += place.bias(h, asked, key, first + i, j)
-        return scores if mask is None else place.rows(h, asked, scores, mask[b, i])
+            scores[j] += place.bias(h, asked, key, at, j)
+        return place.rows(h, asked, scores, look.mask[b, i])
 
     return of_row
 
 
-def heads_values(
-    params: Any, config: dict[str, Any], source: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+def heads_values(look: Look, weights: Array) -> Array:
     """The weighted sums of all heads side by side, [B,Tq,H*D]."""
-    heads = config["heads"]
-    scheme, turns = part(config, "positions", "none")
-    v = projected(params["w_value"], source, heads)
-    group = heads // (config.get("key_heads") or heads)
-    width = v.shape[-1] * group // heads
-    place = POSITIONS[scheme](params.get("positions", {}), turns, heads, width)
-    joined = np.zeros((weights.shape[0], weights.shape[2], heads * width))
+    group, v = look.group, projected(look.params["w_value"], look.source, look.heads)
+    width = v.shape[-1] * group // look.heads
+    place = look.place(width)
+    joined = np.zeros((weights.shape[0], weights.shape[2], look.heads * width))
     for b, h, i, j in np.ndindex(weights.shape):
-        value = v[b, j, h // group * width : (h // group + 1) * width] + place.value(
-            h, weights.shape[3] - weights.shape[2] + i, j
-        )
+        value = v[b, j, h // group * width : (h // group + 1) * width]
+        value = value + place.value(h, look.first + i, j)
         joined[b, i, h * width : (h + 1) * width] += weights[b, h, i, j] * value
     return joined
 
 
-def projected(params: Any, x: np.ndarray, heads: int) -> np.ndarray:
+def projected(params: Any, x: Array, heads: int) -> Array:
     """x W + b; or the vectors of all heads side by side, each the mean over r of a_r[h] b_r, where the
     parameters are those of factors.
     """
@@ -144,24 +108,17 @@ def projected(params: Any, x: np.ndarray, heads: int) -> np.ndarray:
     )
 
 
-def forgetting(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def forgetting(look: Look) -> Result:
     """e_ij + log of the product of f over the tokens behind j, up to i; those behind i divide."""
-    scores = heads_scores(params, config, query, source, causal, mask)
-    f = 1 / (1 + np.exp(-affine(params["w_forget"], source)))
-    f = np.where(mask.any(axis=1)[..., None], f, 1.0)
-    first = source.shape[1] - query.shape[1]
+    scores, f = heads_scores(look), sigmoid(look.layer("w_forget", look.source))
+    f = np.where(look.mask.any(axis=1)[..., None], f, 1.0)
 
-    def decayed(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
-        result = scores(b, h, i, before)
-        at = first + i
-        return np.array(
-            [
-                one + np.log(f[b, j + 1 : at + 1, h]).sum() - np.log(f[b, at + 1 : j + 1, h]).sum()
-                for j, one in enumerate(result)
-            ]
-        )
+    def decayed(b: int, h: int, i: int, before: Array) -> Array:
+        result, at = scores(b, h, i, before), look.first + i
+        for j in range(len(result)):
+            behind, ahead = f[b, j + 1 : at + 1, h], f[b, at + 1 : j + 1, h]
+            result[j] += np.log(behind).sum() - np.log(ahead).sum()
+        return result
 
-    weights = weights_of(params, config, config["heads"], decayed, query, mask)
-    return affine(params["out"], heads_values(params, config, source, weights)), weights
+    weights = look.weights(look.heads, decayed)
+    return look.layer("out", heads_values(look, weights)), weights

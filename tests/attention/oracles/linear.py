@@ -6,12 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Array, Config, Result, affine, part
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max())
-    return e / e.sum()
+from tests.attention.oracles.rows import Look, Result, part
+from tests.layers.oracles import softmax
 
 
 def feature(name: str, fields: dict[str, Any], params: Any, x: np.ndarray, h: int, p: int) -> Any:
@@ -41,21 +37,20 @@ def feature(name: str, fields: dict[str, Any], params: Any, x: np.ndarray, h: in
     return np.concatenate([np.maximum(x, 0) * np.cos(angle), np.maximum(x, 0) * np.sin(angle)])
 
 
-def linear(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def linear(look: Look) -> Result:
     """A_ij = phi(q_i) . phi(k_j), over its sum in a row or not; then the heads, normed or not."""
-    heads, (name, fields) = config.get("heads", 4), part(config, "features", "elu")
+    params, config, heads = look.params, look.config, look.config.get("heads", 4)
+    name, fields = part(config, "features", "elu")
     q, k, v = (
-        affine(params[f"w_{one}"], x).reshape(*x.shape[:2], heads, -1)
-        for one, x in (("query", query), ("key", source), ("value", source))
+        look.layer(f"w_{one}", x).reshape(*x.shape[:2], heads, -1)
+        for one, x in (("query", look.query), ("key", look.source), ("value", look.source))
     )
-    batch, queries, keys = mask.shape
+    batch, queries, keys = look.mask.shape
     weights, context = np.zeros((batch, heads, queries, keys)), np.zeros(q.shape)
     for b, h, i in np.ndindex(batch, heads, queries):
-        mine = params.get("query_features"), q[b, i, h], h, keys - queries + i
+        mine = params.get("query_features"), q[b, i, h], h, look.first + i
         of_query = feature(name, fields, *mine)
-        for j in np.flatnonzero(mask[b, i]):
+        for j in np.flatnonzero(look.mask[b, i]):
             of_key = feature(name, fields, params.get("key_features"), k[b, j, h], h, j)
             weights[b, h, i, j] = of_query @ of_key
         if config.get("normalise", "sum") == "sum" and weights[b, h, i].any():
@@ -64,4 +59,4 @@ def linear(
         if config.get("normalise") == "norm":
             result = result / np.sqrt((result**2).mean() + 1e-6) * params["norm"]["scale"]
         context[b, i, h] = result
-    return affine(params["out"], context.reshape(*query.shape[:2], -1)), weights
+    return look.layer("out", context.reshape(batch, queries, -1)), weights

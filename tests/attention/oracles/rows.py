@@ -1,19 +1,19 @@
-"""What the references of the mechanisms share: the weights of a look, row by row, and the parts of a
-configuration.
-"""
+"""What the references of the mechanisms share: a look, its weights, and the parts of a configuration."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.attention.alignment_oracles import ALIGNMENTS, Row
+from tests.attention.alignment_oracles import aligned
+from tests.attention.position_oracles import POSITIONS, Nothing
 from tests.attention.score_oracles import SCORES
+from tests.layers.oracles import affine
 
 Array = np.ndarray
-Config = dict[str, Any]
 Result = tuple[Array, Array]
 Oracle = Callable[..., Result]
+Scores = Callable[[int, int, int, Array], Array]
 
 
 def part(config: Mapping[str, Any], field: str, default: str) -> tuple[str, dict[str, Any]]:
@@ -23,64 +23,61 @@ def part(config: Mapping[str, Any], field: str, default: str) -> tuple[str, dict
     return node.pop("name"), node
 
 
-def weights_of(
-    params: Any,
-    config: Mapping[str, Any],
-    heads: int,
-    scores: Callable[[int, int, int, np.ndarray], np.ndarray],
-    query: np.ndarray,
-    mask: np.ndarray,
-) -> np.ndarray:
-    """The weights [B,H,Tq,Tk] of scores: each row aligned on its own, after the rows before it.
-
-    Args:
-      scores: (b, h, i, the weights [i,Tk] of the rows before) to the scores [Tk] of a row.
+class Look(NamedTuple):
+    """One look of a mechanism: parameters, configuration, query [B,Tq,dq], source [B,Tk,ds], mask
+    [B,Tq,Tk] (True may be seen), and whether no query sees a later key.
     """
-    align, how = part(config, "alignment", "softmax")
-    batch, queries, keys = mask.shape
-    weights, raw = (np.zeros((batch, heads, queries, keys)) for _ in range(2))
-    for b, h, i in np.ndindex(batch, heads, queries):
-        raw[b, h, i] = scores(b, h, i, weights[b, h, :i])
-        row = Row(
-            params.get("alignment", {}),
-            how,
-            raw[b, h, i],
-            mask[b, i],
-            query[b, i],
-            keys - queries + i,
-            head=h,
-            length=real(mask[b]),
-            before=weights[b, h, :i],
-            scores_before=raw[b, h, :i],
-            allowed_before=mask[b, :i],
-            first_before=np.where(mask[b, :i], raw[b, 0, :i], -np.inf),
-            real_before=[mask[b, :, keys - queries + l].any() for l in range(i)],
-        )
-        weights[b, h, i] = ALIGNMENTS[align](row)
-    return weights
+
+    params: Any
+    config: dict[str, Any]
+    query: Array
+    source: Array
+    mask: Array
+    causal: bool = False
+
+    @property
+    def first(self) -> int:
+        """The position of the first query; the last one stands on the last key."""
+        return self.mask.shape[2] - self.mask.shape[1]
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(self.config["heads"])
+
+    @property
+    def group(self) -> int:
+        """H / K, the heads of queries that share one of keys."""
+        return self.heads // (self.config.get("key_heads") or self.heads)
+
+    def layer(self, name: str, x: Array) -> Array:
+        """x W + b of a layer."""
+        return affine(self.params[name], x)
+
+    def place(self, width: int, params: Any = None) -> Nothing:
+        """The position scheme, of heads of this width."""
+        scheme, fields = part(self.config, "positions", "none")
+        params = self.params.get("positions", {}) if params is None else params
+        return POSITIONS[scheme](params, fields, self.config.get("heads", 1), width, self.causal)
+
+    def weights(self, heads: int, scores: Scores) -> Array:
+        """The weights [B,H,Tq,Tk] of scores, see `aligned`; real keys are those that some query may
+        see.
+        """
+        name, fields = part(self.config, "alignment", "softmax")
+        allowed = np.repeat(self.mask[:, None], heads, axis=1)
+        real = self.mask.any(axis=1).sum(axis=1)
+        params = self.params.get("alignment", {})
+        return aligned(name, params, fields, scores, allowed, self.query, real)
+
+    def scored(self, query: Array, keys: Array, before: Array) -> Array:
+        """The scores [Tk] of a query [dq] and keys [Tk,dk], after rows of weights [i,Tk]."""
+        name, fields = part(self.config, "score", "additive")
+        given = self.params.get("score", {}), fields, query
+        pairs = enumerate(keys)
+        return np.array([SCORES[name](*given, key, j, keys, before) for j, key in pairs])
 
 
-def scored(
-    params: Any,
-    config: Mapping[str, Any],
-    default: str,
-    query: np.ndarray,
-    keys: np.ndarray,
-    before: np.ndarray,
-) -> np.ndarray:
-    """The scores [Tk] of a query [dq] and keys [Tk,dk], after rows of weights [i,Tk]."""
-    score, fields = part(config, "score", default)
-    given = params.get("score", {}), fields
-    return np.array(
-        [SCORES[score](*given, query, key, j, keys, before) for j, key in enumerate(keys)]
-    )
-
-
-def real(mask: np.ndarray) -> int:
-    """How many keys of a row [Tq,Tk] are real: those that some query may see."""
-    return int(mask.any(axis=0).sum())
-
-
-def affine(params: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """x W + b."""
-    return x @ params["kernel"] + params.get("bias", 0.0)
+def of_look(reference: Callable[[Look], Result]) -> Oracle:
+    """The oracle that hands its arguments to a reference as one `Look`."""
+    return lambda *given, **named: reference(Look(*given, **named))

@@ -5,28 +5,24 @@ from typing import Any
 import numpy as np
 
 from tests.attention.oracles.heads import heads_scores, heads_values
-from tests.attention.oracles.rows import Array, Config, Result, affine, part, weights_of
-from tests.attention.position_oracles import POSITIONS
+from tests.attention.oracles.rows import Array, Look, Result
+from tests.layers.oracles import affine, sigmoid
 
 
-def lightning_indexer(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def lightning_indexer(look: Look) -> Result:
     """Multi-head attention over the keys that the indexer rates best, the earlier of equal ones."""
-    chosen = mask.copy()
-    if config.get("selects", True):
-        rated = indexed(params["indexer"], config, query, source)
-        for b, i in np.ndindex(mask.shape[:2]):
-            seen = sorted(np.flatnonzero(mask[b, i]), key=lambda j: (-rated[b, i, j], j))
-            chosen[b, i] = np.isin(np.arange(mask.shape[2]), seen[: config.get("keep", 16)])
-    scores = heads_scores(params, config, query, source, causal, mask)
-    weights = weights_of(params, config, config["heads"], scores, query, chosen)
-    return affine(params["out"], heads_values(params, config, source, weights)), weights
+    chosen, scores = look.mask.copy(), heads_scores(look)
+    if look.config.get("selects", True):
+        rated = indexed(look.params["indexer"], look.config, look.query, look.source)
+        for b, i in np.ndindex(chosen.shape[:2]):
+            seen = sorted(np.flatnonzero(look.mask[b, i]), key=lambda j: (-rated[b, i, j], j))
+            best = seen[: look.config.get("keep", 16)]
+            chosen[b, i] = np.isin(np.arange(chosen.shape[2]), best)
+    weights = look._replace(mask=chosen).weights(look.heads, scores)
+    return look.layer("out", heads_values(look, weights)), weights
 
 
-def indexed(
-    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray
-) -> np.ndarray:
+def indexed(params: Any, config: dict[str, Any], query: Array, source: Array) -> Array:
     """I_ij = sum_h w_ih relu(p_ih . r_j) [B,Tq,Tk]."""
     heads = config.get("index_heads", 2)
     p, r = affine(params["w_query"], query), affine(params["w_key"], source)
@@ -42,53 +38,50 @@ def indexed(
     return result
 
 
-def path(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def path(look: Look) -> Result:
     """q_i^T H_i ... H_{j+1} k_j / sqrt(D), the matrices multiplied out; padding has H = I."""
-    heads, shared = config["heads"], config.get("key_heads") or config["heads"]
-    width = params["w_query"]["kernel"].shape[1] // heads
-    q, k = affine(params["w_query"], query), affine(params["w_key"], source)
-    w = affine(params["w_up"], affine(params["w_down"], source))
-    beta = 2 / (1 + np.exp(-affine(params["w_beta"], source)))
-    real, first = mask.any(axis=1), source.shape[1] - query.shape[1]
+    width = look.params["w_query"]["kernel"].shape[1] // look.heads
+    q, k = look.layer("w_query", look.query), look.layer("w_key", look.source)
+    w = look.layer("w_up", look.layer("w_down", look.source))
+    beta = 2 * sigmoid(look.layer("w_beta", look.source))
+    real = look.mask.any(axis=1)
 
-    def scores(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
-        g = h // (heads // shared)
+    def scores(b: int, h: int, i: int, before: Array) -> Array:
+        g = h // look.group
         mine = slice(g * width, (g + 1) * width)
-        result = np.zeros(source.shape[1])
-        for j in range(source.shape[1]):
+        result = np.zeros(look.source.shape[1])
+        for j in range(look.source.shape[1]):
             passed = k[b, j, mine]
-            for t in range(j + 1, first + i + 1):
+            for t in range(j + 1, look.first + i + 1):
                 if real[b, t]:
                     one = w[b, t, mine] / np.linalg.norm(w[b, t, mine])
                     passed = (np.eye(width) - beta[b, t, g] * np.outer(one, one)) @ passed
             result[j] = q[b, i, h * width : (h + 1) * width] @ passed / np.sqrt(width)
         return result
 
-    weights = weights_of(params, config, heads, scores, query, mask)
-    return affine(params["out"], heads_values(params, config, source, weights)), weights
+    weights = look.weights(look.heads, scores)
+    return look.layer("out", heads_values(look, weights)), weights
 
 
-def native_sparse(
-    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
-) -> Result:
+def native_sparse(look: Look) -> Result:
     """The three looks of each head by loops, in the causal order whatever the mask."""
-    at = {"key_heads": 1, "compress": 8, "stride": 4} | config
-    at = {"block": 16, "blocks": 4, "window": 32} | at
+    at = {"key_heads": 1, "compress": 8, "stride": 4, "block": 16, "blocks": 4, "window": 32}
+    at |= look.config
     heads, shared = at["heads"], at["key_heads"] or at["heads"]
-    batch, queries, keys = mask.shape
-    first, width = keys - queries, params["w_query"]["kernel"].shape[1] // heads
-    scheme, turns = part(config, "positions", "none")
-    turn = POSITIONS[scheme]({}, turns, heads, width)
+    batch, queries, keys = look.mask.shape
+    first, width = look.first, look.params["w_query"]["kernel"].shape[1] // heads
+    turn, real = look.place(width, {}), look.mask.any(axis=1)
     q, k, v, g = (
-        affine(params[f"w_{n}"], x)
-        for n, x in (("query", query), ("key", source), ("value", source), ("gate", query))
+        look.layer(f"w_{name}", x)
+        for name, x in zip(
+            ("query", "key", "value", "gate"),
+            (look.query, look.source, look.source, look.query),
+            strict=True,
+        )
     )
     k, v = (x.reshape(batch, keys, 3, shared, width) for x in (k, v))
-    g = 1 / (1 + np.exp(-g.reshape(batch, queries, 3, heads)))
+    g = sigmoid(g.reshape(batch, queries, 3, heads))
     q = q.reshape(batch, queries, heads, width)
-    real = mask.any(axis=1)
     maps = np.zeros((batch, 3, heads, queries, keys))
     joined = np.zeros((batch, queries, heads, width))
     for b, i in np.ndindex(batch, queries):
@@ -146,9 +139,8 @@ def native_sparse(
                     maps[b, n, h, i, let] = row
                 for n in range(3):
                     joined[b, i, h] += g[b, i, n, h] * (maps[b, n, h, i] @ v[b, :, n, group])
-    return joined.reshape(batch, queries, -1) @ params["out"]["kernel"], maps.reshape(
-        batch, 3 * heads, queries, keys
-    )
+    maps = maps.reshape(batch, 3 * heads, queries, keys)
+    return look.layer("out", joined.reshape(batch, queries, -1)), maps
 
 
 def _softmax(scores: list[Any]) -> np.ndarray:
