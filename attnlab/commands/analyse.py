@@ -113,14 +113,14 @@ def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
     """Writes the attention maps of the first examples of a split as `atlas.html` and `maps.npz`
     into `folder`, and returns their paths; without attention writes nothing and returns [].
     """
-    from attnlab.analysis.inside import READ
     from attnlab.api.maps import MEANINGS, atlas_example
     from attnlab.pages.atlas import ARRAYS, write_atlas
-    from attnlab.tasks.maps import attention_maps
+    from attnlab.tasks.maps import CHEAP_MAPS, attention_maps
 
     task = trained.with_split(split)
     shown = [
-        (x, attention_maps(task, trained.params, x, READ)) for x in task.map_examples(split, SHOWN)
+        (x, attention_maps(task, trained.params, x, CHEAP_MAPS))
+        for x in task.map_examples(split, SHOWN)
     ]
     examples = [atlas_example(task, example, maps) for example, maps in shown if maps]
     if examples:
