@@ -2,6 +2,7 @@
 costs of heads.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -146,6 +147,7 @@ def save_costs(
     heads = [*range(1 + max((head for _, head in cells if head is not None), default=-1)), None]
     table = np.array([[cells.get((layer, head), np.nan) for head in heads] for layer in layers])
     largest = np.nanmax(np.abs(table if len(heads) == 1 else table[:, :-1]), initial=1e-12)
+    digits = max(0, 1 - math.floor(math.log10(largest)))
     names, high = [label(layer) for layer in layers], 0.6 * cell
     left = 0.2 + extent(*names)[0]
     width = max(3.5, left + cell * len(heads) + 0.15)
@@ -156,7 +158,8 @@ def save_costs(
     for row, column in np.argwhere(np.isfinite(table)):
         cost = table[row, column]
         colour = "white" if abs(cost) > 0.6 * largest else "black"
-        panel.text(column, row, f"{cost:.2g}", ha="center", va="center", color=colour, fontsize=7)
+        number = f"{round(cost, digits) + 0:.{digits}f}"  # 0 has no sign
+        panel.text(column, row, number, ha="center", va="center", color=colour, fontsize=7)
     panel.xaxis.tick_top()
     panel.tick_params(length=2, pad=1.5)
     marks = ["layer" if head is None else str(head) for head in heads]

@@ -102,9 +102,6 @@ class Chosen:
     def among(self, maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
         """Returns those of `maps` whose name and kind are chosen, cut to the chosen heads and rows;
         raises `UserError` if no map has such a name, or a map no such head or row.
-
-        Raises:
-          UserError: no map has such a name, or one has no such head or row.
         """
         for pattern in self.names:
             if maps and not fnmatch.filter(maps, pattern):
@@ -238,8 +235,8 @@ def map_program(system: System, chosen: Chosen = EVERY_MAP) -> MapProgram:
 
 
 def map_shapes(task: "AnyTask", chosen: Chosen = EVERY_MAP) -> dict[str, AttentionMap]:
-    """Returns the chosen maps of a pass by name, with the shapes of their weights alone, from a pass
-    that is traced over the shortest inputs and not run; raises `UserError` as `Chosen.among` does.
+    """Returns the chosen maps by name with the shapes of their weights alone, of a pass over the
+    shortest inputs that is traced and not run; raises `UserError` as `Chosen.among` does.
     """
 
     def passing(params: Params, *read: Any) -> dict[str, AttentionMap]:

@@ -68,8 +68,8 @@ def test_costs_of_heads_are_cells_with_their_numbers(tmp_path: pathlib.Path) -> 
         "first/attention",
         "second/attention",
         "0.25",
-        "33",
-        "0",
+        "33.00",
+        "0.00",
         "-0.25",
         "costs",
     ]
