@@ -101,8 +101,7 @@ class Chosen:
 
     def among(self, maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
         """Returns those of `maps` whose name and kind are chosen, cut to the chosen heads and rows;
-        raises `UserError` if no map has such a name, or a map no such head or row.
-        """
+        raises `UserError` if no map has such a name, or a map no such head or row."""
         for pattern in self.names:
             if maps and not fnmatch.filter(maps, pattern):
                 raise UserError(f"no map fits {pattern!r}; there are {', '.join(maps)}")
@@ -135,10 +134,8 @@ def attention_maps(
     task: "AnyTask", params: Params, example: Example, chosen: Chosen = EVERY_MAP
 ) -> dict[str, AttentionMap]:
     """Returns the chosen attention maps [H,Tq,Tk] of an example by name, with labelled rows and
-    columns; those of a side that the task does not label, and hops, are numbered.
-
-    Raises:
-      UserError: see `Chosen.among`.
+    columns; those of a side that the task does not label, and hops, are numbered; raises `UserError`
+    as `Chosen.among` does.
     """
     inputs, sides = task.model_inputs(example)
     return _labelled(maps_of(task.system, params, inputs, chosen), sides, chosen.rows)
