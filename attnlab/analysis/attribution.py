@@ -25,6 +25,7 @@ Axis letters: B examples of a batch, N of all batches, H heads, T tokens (Tq que
 width, K distances.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -179,7 +180,7 @@ def weight_effects(
 ) -> dict[tuple[str, str], np.ndarray]:
     """Returns by (place, "uniform" or "permuted") the distance [N], from 0 to 1, by which the
     answer to each example moves when all attention weights of a layer are made so (median of
-    `permutations`); raises `UserError` without such layers.
+    `permutations`, others for each example); raises `UserError` without such layers.
 
     Args:
       model: task, whose outputs are logits over their last axis, and parameters.
@@ -206,12 +207,13 @@ def weight_effects(
         def answer(row: Batch) -> Any:
             return model.judge(row, {}, _answer)[0]
 
-        return model.values(batch, weights=True), jax.vmap(answer)(batch)
+        keys = jax.vmap(functools.partial(_key, seed))(batch)
+        return model.values(batch, weights=True), jax.vmap(answer)(batch), keys
 
     def changes(choice: jax.Array, here: Any) -> dict[str, Change]:
         every = {}
         for n, (name, part) in enumerate(passes.chosen_part(places, (choice[0], -1)).items()):
-            key = jax.random.fold_in(jax.random.key(seed), choice[1] * len(places) + n)
+            key = jax.random.fold_in(here[2], choice[1] * len(places) + n)
             seen = here[0][name.replace("weights", "uniform")] > 0
             shuffled = jnp.where(choice[1] > 0, permuted(here[0][name], seen, key), 0)
             every[name] = Change(1 - part, part * shuffled, part * (choice[1] == 0))
@@ -239,6 +241,17 @@ def _answer(model: Passes, row: Batch) -> tuple[jax.Array, jax.Array]:
         raise UserError(f"{type(model.task).__name__}: its outputs are no logits to be compared")
     slope = jax.grad(lambda x: model.task.summed(x, row, 0.0)["loss"])(logits)
     return jax.nn.softmax(logits.astype(jnp.float32)), (slope != 0).any(axis=-1)
+
+
+def _key(seed: int, row: Batch) -> jax.Array:
+    """Returns the random key of an example: it depends on the seed and on the numbers of all its
+    columns, so that every example has draws of its own, the same in any batch and width.
+    """
+    sums = [
+        (x.astype(jnp.uint32).ravel() * (2 * jnp.arange(x.size, dtype=jnp.uint32) + 1)).sum()
+        for x in map(jnp.asarray, row.values())
+    ]
+    return functools.reduce(jax.random.fold_in, sums, jax.random.key(seed))
 
 
 def permuted(weights: jax.Array, seen: jax.Array, key: jax.Array) -> jax.Array:

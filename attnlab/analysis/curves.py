@@ -1,5 +1,8 @@
-"""Numbers as pictures: curves of losses over steps or accuracies over distances, heads by layer."""
+"""Numbers as pictures: curves of losses over steps or accuracies over distances, heads by layer, the
+costs of heads.
+"""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -108,4 +111,58 @@ def save_by_layer(
     set_labels(panel.xaxis, names, (width - 0.7) / len(layers))
     panel.set_ylabel(label(column), **text_style(8, column))
     panel.grid(alpha=0.3, axis="y")
+    save_figure(figure, path)
+
+
+def save_costs(
+    path: File, costs: Sequence[Record], kind: str = "zero", title: str = "", cell: float = 0.55
+) -> None:
+    """Draws what the ablation `kind` of each layer and head costs into the picture `path`, as a heat
+    map with a row for each layer and a column for each head, and one for the whole layer; raises
+    `ValueError` if no record is of this kind.
+
+    Colours go from minus (red, better without it) to plus (blue, worse without it) the largest cost
+    of a head; the number in a cell is the cost. A whole layer may cost more than the scale has.
+
+    Args:
+      path: ends in .png, .svg or .pdf.
+      costs: records with "place", "head" (None for the whole layer), "kind" and "cost", such as
+        `attnlab.analysis.inside.Analysis.costs`.
+      kind: of `attnlab.analysis.ablation.ABLATIONS`.
+      title: stands above.
+      cell: the width of a cell in inches.
+
+    Raises:
+      ValueError: no record is of this kind.
+      UserError: the path ends in something else.
+    """
+    cells = {
+        (cost["place"].rpartition("/")[0], cost["head"]): cost["cost"]
+        for cost in costs
+        if cost["kind"] == kind
+    }
+    if not cells:
+        raise ValueError(f"no record is of the kind {kind!r}")
+    layers = list(dict.fromkeys(layer for layer, _ in cells))
+    heads = [*range(1 + max((head for _, head in cells if head is not None), default=-1)), None]
+    table = np.array([[cells.get((layer, head), np.nan) for head in heads] for layer in layers])
+    largest = np.nanmax(np.abs(table if len(heads) == 1 else table[:, :-1]), initial=1e-12)
+    digits = max(0, 1 - math.floor(math.log10(largest)))
+    names, high = [label(layer) for layer in layers], 0.6 * cell
+    left = 0.2 + extent(*names)[0]
+    width = max(3.5, left + cell * len(heads) + 0.15)
+    figure = figure_of(width, 0.8 + high * len(layers))
+    add_title(figure, title)
+    panel = add_panel(figure, left, 0.6, cell * len(heads), high * len(layers))
+    panel.imshow(table, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
+    for row, column in np.argwhere(np.isfinite(table)):
+        cost = table[row, column]
+        colour = "white" if abs(cost) > 0.6 * largest else "black"
+        number = f"{round(cost, digits) + 0:.{digits}f}"  # 0 has no sign
+        panel.text(column, row, number, ha="center", va="center", color=colour, fontsize=7)
+    panel.xaxis.tick_top()
+    panel.tick_params(length=2, pad=1.5)
+    marks = ["layer" if head is None else str(head) for head in heads]
+    set_labels(panel.xaxis, marks, cell, turned=False)
+    set_labels(panel.yaxis, names, high)
     save_figure(figure, path)

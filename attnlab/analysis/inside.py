@@ -17,7 +17,7 @@ import numpy as np
 
 from attnlab.analysis import ablation, attribution, induction, pointing
 from attnlab.analysis.alignment import word_weights
-from attnlab.analysis.heads import HeadStatistics, Record
+from attnlab.analysis.heads import HeadStatistics, Record, summary
 from attnlab.analysis.passes import Batches, Passes
 from attnlab.data.conll import Conllu
 from attnlab.data.passages import located
@@ -25,9 +25,14 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.progress import patience
 from attnlab.systems.protocol import AttentionMap, LanguageModel
-from attnlab.tasks.maps import Chosen, map_program, maps_of_examples, sides_of
+from attnlab.tasks.maps import (
+    CHEAP_MAPS,
+    MapProgram,
+    map_program,
+    maps_of_examples,
+    sides_of,
+)
 
-READ = Chosen(kinds=("exact", "effective"))  # a sensitivity takes many passes
 TEXT = ("source", "joined")  # sides that hold the text that a system reads first
 REPEATED, LENGTH = 8, 24  # sequences of random tokens for induction scores, and half their length
 ASKED = 64  # examples whose gradients are compared with weights, and taken by distance
@@ -104,18 +109,18 @@ def analyse(
     result = Analysis(int(counted))
     some = first_rows(task, split, min(examples, ASKED))
     steps = {
-        "statistics of heads": lambda: _look(result, task, params, split, examples),
-        "costs of layers and heads": lambda: _switch_off(result, model, batches),
-        "importance and pruning": lambda: _prune(result, model, batches),
-        "weights and gradients": lambda: _explain(result, model, some),
-        "gradient by distance": lambda: _reach(result, model, some),
+        "statistics of heads": lambda: _add_statistics(result, task, params, split, examples),
+        "costs of layers and heads": lambda: _add_costs(result, model, batches),
+        "importance and pruning": lambda: _add_pruning(result, model, batches),
+        "weights and gradients": lambda: _add_effects_and_agreement(result, model, some),
+        "gradient by distance": lambda: _add_gradient_by_distance(result, model, some),
     }
     if sentences:
-        steps["syntax"] = lambda: _parse(result, task, params, sentences[:examples])
+        steps["syntax"] = lambda: _add_syntax(result, task, params, sentences[:examples])
     if documents:
-        steps["coreference"] = lambda: _refer(result, task, params, documents[:examples])
+        steps["coreference"] = lambda: _add_coreference(result, task, params, documents[:examples])
     if isinstance(task.system, LanguageModel):
-        steps["induction"] = lambda: _repeat(result, task, params)
+        steps["induction"] = lambda: _add_induction_scores(result, task, params)
     for name, step in steps.items():
         try:
             with patience(f"analysis: {name}"):
@@ -180,18 +185,38 @@ def statistics_of(system: Any, examples: Iterable[Mapping[str, AttentionMap]]) -
     return sorted(records, key=lambda record: names.index(record["map"]))
 
 
-def _look(result: Analysis, task: Any, params: Any, split: str, count: int) -> None:
+def head_scores(
+    task: Any, params: Any, split: str, columns: Iterable[str], maps_for: MapProgram
+) -> dict[str, float]:
+    """Returns of each of `columns`, statistics of heads, the mean over all heads and the largest, as
+    `<column>_mean` and `<column>_max`, over the first `ASKED` examples of a split; NaN where no head
+    has a number. These are the metrics of training that have no colon (`attnlab.tasks.metrics`).
+
+    Args:
+      task: with the data of the split.
+      params: of its system.
+      split: of the data.
+      columns: of `attnlab.analysis.heads`, such as "previous_argmax".
+      maps_for: the program that computes the maps of an example, see `map_program`.
+    """
+    maps = maps_of_examples(task, params, task.map_examples(split, ASKED), maps_for)
+    records = statistics_of(task.system, maps)
+    parts = (summary(records, column) for column in columns)
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def _add_statistics(result: Analysis, task: Any, params: Any, split: str, count: int) -> None:
     """Sets `result.heads` to the statistics of heads over the maps of the first `count` examples of
     a split; raises `UserError` if the system has no attention.
     """
-    examples = task.map_examples(split, count)
-    maps = maps_of_examples(task, params, examples, READ)
+    maps_for = map_program(task.system, CHEAP_MAPS)
+    maps = maps_of_examples(task, params, task.map_examples(split, count), maps_for)
     result.heads = statistics_of(task.system, maps)
     if not result.heads:
         raise UserError(f"{type(task.system).__name__} has no attention; 'inspect' draws others")
 
 
-def _switch_off(result: Analysis, model: Passes, batches: Batches) -> None:
+def _add_costs(result: Analysis, model: Passes, batches: Batches) -> None:
     """Appends to `result.costs` a record for each ablation of a head or a mixing layer, with its
     cost in loss and the interval; raises `UserError` if the system has no mixing layer.
     """
@@ -204,7 +229,7 @@ def _switch_off(result: Analysis, model: Passes, batches: Batches) -> None:
         result.costs.append(record)
 
 
-def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
+def _add_pruning(result: Analysis, model: Passes, batches: Batches) -> None:
     """Adds "importance" to the records of heads in `result`, and to `result.pruning` a record of
     the loss after each head that is switched off, the least important first.
     """
@@ -221,7 +246,7 @@ def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
         result.pruning.append(record)
 
 
-def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
+def _add_effects_and_agreement(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
     """Adds to the records of heads in `result` how far answers move when a layer's weights are made
     uniform or permuted ("uniform_effect", "permuted_effect"), and the rank correlation of weights
     with gradients ("agreement").
@@ -247,8 +272,10 @@ def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
                     )
 
 
-def _reach(result: Analysis, model: Passes, batches: Batches) -> None:
-    """Adds the gradient by distance."""
+def _add_gradient_by_distance(result: Analysis, model: Passes, batches: Batches) -> None:
+    """Appends to `result.distance` a record for each embedding and distance in tokens, with the norm
+    of the gradient.
+    """
     for name, norms in attribution.gradient_by_distance(model, batches).items():
         for distance, norm in enumerate(norms):
             row = {"embedding": name, "distance": distance, "gradient": float(norm)}
@@ -263,21 +290,17 @@ def _vocabulary(task: Any) -> Vocabulary:
     return vocabularies[0]  # type: ignore[no-any-return]
 
 
-def _read(
+def _maps_of_texts(
     result: Analysis, task: Any, params: Any, texts: Sequence[str]
 ) -> list[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
     """Returns for each text that the system reads as written its number in `texts`, the character
     spans [P,2] of its tokens, and by name its maps [H,P,P] to itself; other texts (cut, say) are
-    left out, with a note in `result`. Texts that the system reads otherwise (cut, say) are left
-    out, with a note.
-
-    Raises:
-      UserError: no such map.
+    left out, with a note in `result`; raises `UserError` if the system has no such map.
     """
     vocabulary = _vocabulary(task)
     second = texts if hasattr(task, "written") else [None] * len(texts)  # no need to write one
     examples = task.examples_from_text(params, list(zip(texts, second, strict=True)))
-    every = maps_of_examples(task, params, examples, READ)
+    every = maps_of_examples(task, params, examples, map_program(task.system, CHEAP_MAPS))
     read = []
     for n, ((ids, places), maps) in enumerate(zip(located(vocabulary, texts), every, strict=True)):
         between = {name: task.system.between(name) for name in maps}
@@ -296,12 +319,14 @@ def _read(
     return read
 
 
-def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
+def _add_syntax(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
     """Sets `result.syntax` to how well heads point at syntactic heads and dependents in the
     `sentences` of a treebank, see `pointing.syntax_scores`; to [] if no sentence is read as
     written.
     """
-    read = _read(result, task, params, [" ".join(sentence.words) for sentence in sentences])
+    read = _maps_of_texts(
+        result, task, params, [" ".join(sentence.words) for sentence in sentences]
+    )
     chosen, between_words = [sentences[n] for n, _, _ in read], []
     for sentence, (_, places, maps) in zip(chosen, read, strict=True):
         words = pointing.membership(places, pointing.word_spans(sentence.words).tolist())
@@ -309,11 +334,11 @@ def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -
     result.syntax = pointing.syntax_scores(chosen, between_words).best() if chosen else []
 
 
-def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
+def _add_coreference(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
     """Sets `result.coreference` to how often heads point from a mention to an antecedent in
     `documents`, see `pointing.coreference_scores`; does nothing if no document is read as written.
     """
-    read = _read(result, task, params, [document.text for document in documents])
+    read = _maps_of_texts(result, task, params, [document.text for document in documents])
     if read:
         chosen = [documents[n] for n, _, _ in read]
         places, maps = [place for _, place, _ in read], [named for _, _, named in read]
@@ -321,14 +346,14 @@ def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -
         result.coreference = scores.best()
 
 
-def _repeat(result: Analysis, task: Any, params: Any) -> None:
+def _add_induction_scores(result: Analysis, task: Any, params: Any) -> None:
     """Adds "induction_score" to the records of heads in `result`, the mean over random sequences of
     tokens that are repeated once.
     """
     vocabulary, limit = _vocabulary(task), task.config.longest_text or 2 * LENGTH + 1
     half = min(LENGTH, len(induction.ordinary_ids(vocabulary)), (limit - 1) // 2)
     sequences = induction.repeated_sequences(vocabulary, half, REPEATED, seed=0)
-    maps_for = map_program(task.system, READ)
+    maps_for = map_program(task.system, CHEAP_MAPS)
     every = [maps_for(params, [ids[None]]) for ids in sequences]
     for name, map_ in every[0].items():
         if map_.weights.shape[-1] == map_.weights.shape[-2] == sequences.shape[1]:

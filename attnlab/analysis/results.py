@@ -25,7 +25,15 @@ from attnlab.records.measures import RECORDED, as_record, counted, units
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import BEFORE, Scored, read_records
-from attnlab.tasks.maps import EVERY_MAP, Chosen, attention_maps, overlays, sides_of, stored_labels
+from attnlab.tasks.maps import (
+    CHEAP_MAPS,
+    EVERY_MAP,
+    Chosen,
+    attention_maps,
+    overlays,
+    sides_of,
+    stored_labels,
+)
 from attnlab.tasks.metrics import failures
 
 if TYPE_CHECKING:
@@ -38,7 +46,6 @@ FAILED = "pictures_failed.txt"  # pictures that could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
 KEPT = 8  # test examples that are kept as text with their answers
 EXAMPLES = "examples.json"
-CHEAP = Chosen(kinds=("exact", "effective"))  # what is drawn after training
 ARCS = "-arcs"  # at the end of the name of such a picture
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
@@ -82,7 +89,7 @@ def report(
     items = resampled(task, params, "test", outputs, results)
     if not first:
         for example in task.map_examples("test", PICTURED) if task.system.looks else ():
-            _to_draw(task, params, example, CHEAP)
+            _to_draw(task, params, example, CHEAP_MAPS)
         return True
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.code(config), workdir)
@@ -245,7 +252,8 @@ def pictures_of_test(
         return []
     paths = []
     for number, example in enumerate(task.map_examples("test", PICTURED)):
-        drawn = draw(task, params, example, workdir / "maps" / f"test{number}", pictures, CHEAP)
+        stem = workdir / "maps" / f"test{number}"
+        drawn = draw(task, params, example, stem, "png" * pictures, CHEAP_MAPS)
         sides = {
             name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"
         }
@@ -259,16 +267,16 @@ def draw(
     params: Any,
     example: "Example",
     stem: Path,
-    pictures: bool = True,
+    kind: str = "png",
     chosen: Chosen = EVERY_MAP,
     computed: "Mapping[str, AttentionMap] | None" = None,
 ) -> dict[str, Path]:
-    """Draws the chosen attention maps of an example as `<stem>-<map>.png` (none without `pictures`
-    or above `LEGIBLE` positions), writes all as arrays to `<stem>.npz`, and returns the paths by
-    map, and under "arrays".
+    """Draws the chosen attention maps of an example as `<stem>-<map>.<kind>` (none above `LEGIBLE`
+    positions or where the `kind` is ""; else "png", "svg" or "pdf"), writes all as arrays to
+    `<stem>.npz`, and returns the paths by map, and under "arrays".
 
     What lies on an image is drawn over it. Self-attention of texts is drawn as arcs too, in
-    `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE`
+    `<stem>-<map>-arcs.<kind>`. Maps of more than `LEGIBLE`
     positions are not drawn: they are unreadable, and a long text would need too much memory. The
     file of arrays also has the labels of the task: for texts "source_tokens" and "target_tokens",
     the rows of maps onto the source. A decoder's self-attention has BOS and all but the last of
@@ -280,19 +288,19 @@ def draw(
     maps, over, gates = _to_draw(task, params, example, chosen, computed)
     paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)
-    for name, map_ in over.items() if pictures else ():
-        paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
+    for name, map_ in over.items() if kind else ():
+        paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.{kind}")
         title = f"{name}: {map_.kind}" if name in maps else name
         save_overlay(paths[name], map_.image, map_.weights, map_.rows, title=title)
-    for name, map_ in maps.items() if pictures else ():
+    for name, map_ in maps.items() if kind else ():
         if name in over or max(map_.weights.shape[-2:]) > LEGIBLE:
             continue
-        paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
+        paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.{kind}")
         shares, title = as_shares(name, map_.weights, map_.kind)
         save_map(paths[name], shares, map_.columns, map_.rows, title=title)
         query, key = sides_of(task.system, name)
         if query == key and len(map_.rows) == len(map_.columns):
-            paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + ".png")
+            paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + f".{kind}")
             save_arcs(paths[name + ARCS], shares, map_.columns, title=title)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
     weights = {name: map_.weights for name, map_ in maps.items()}

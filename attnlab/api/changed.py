@@ -4,6 +4,7 @@ Axis letters: H heads, T tokens, D head width.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,8 @@ def switched_off(
 ) -> dict[str, Change]:
     """Returns {name of a place: `Change`} that replaces the output of a layer, or of a head of it,
     by 0 ("zero"), by its mean over examples of `split` ("mean"), or its weights by uniform weights
-    ("uniform"); raises `UserError` if that is not possible.
+    ("uniform"), in every call of a module that a pass calls several times; raises `UserError` if
+    that is not possible.
     """
     if kind not in SWITCHES:
         raise UserError(f"without: kind={kind!r}; {nearest(kind, SWITCHES)}")
@@ -59,20 +61,23 @@ def switched_off(
     if not here:
         numbered = ", ".join(f"{number} {name}" for name, number in layers.items())
         raise UserError(f"without: no layer {layer!r}; there are {numbered or 'none'}")
-    chosen = next((place for place in here if place.kind == wanted), None)
-    if chosen is None:
+    first = next((place for place in here if place.kind == wanted), None)
+    if first is None:
         raise UserError(f"without: layer {layer!r} ({here[0].module}) has no {wanted} to change")
-    if head is not None and not 0 <= head < chosen.heads:
-        raise UserError(f"without: layer {layer!r} has no head {head}; 0 to {chosen.heads - 1}")
-    part = np.ones(chosen.heads, np.float32) if head is None else np.eye(chosen.heads)[head]
+    if head is not None and not 0 <= head < first.heads:
+        raise UserError(f"without: layer {layer!r} has no head {head}; 0 to {first.heads - 1}")
+    part = np.ones(first.heads, np.float32) if head is None else np.eye(first.heads)[head]
+    calls = re.compile(rf"{re.escape(first.name.rpartition('/')[0])}(_\d+)?/{wanted}")
+    names = [x.name for x in places if x.layer == first.layer and calls.fullmatch(x.name)]
     if kind != "mean":
-        return {chosen.name: Change(1 - part, uniform=part if kind == "uniform" else None)}
+        change = Change(1 - part, uniform=part if kind == "uniform" else None)
+        return dict.fromkeys(names, change)
     task = run.with_split(split)
     means = mean_values(Passes(task, run.params), filled(first_rows(task, split, MEANT)))
-    if chosen.name not in means:
+    if not {*names} <= {*means}:
         raise UserError(f"without: kind='mean' needs values, and layer {layer!r} is in a loop")
-    mean = part[:, None, None] * np.asarray(means[chosen.name])
-    return {chosen.name: Change(1 - part, mean[None])}
+    mean = {name: part[:, None, None] * np.asarray(means[name]) for name in names}
+    return {name: Change(1 - part, mean[name][None]) for name in names}
 
 
 def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:

@@ -27,6 +27,23 @@ CAUTION = (
     "A cost is what this run loses on this split without a part, while all others stay: what two"
     " parts do alike costs nothing until both are off. Another seed has other heads."
 )
+PICTURES = (
+    ("costs", "by how much the loss rises without each head and layer"),
+    ("pruning", "the loss while heads are switched off, the least important first"),
+)
+# On a phone the tables of a page are blocks, a line for each cell: too long for many numbers.
+STYLE = """\
+.wide img { max-width: none; }
+@media (max-width: 700px) {
+  .wide { max-height: 70vh; overflow: auto; border: 1px solid var(--line); border-radius: 6px; }
+  .wide table { display: table; width: max-content; } .wide thead { display: table-header-group; }
+  .wide tbody { display: table-row-group; } .wide tr { display: table-row; }
+  .wide td, .wide th { display: table-cell; width: auto; padding: .3rem .5rem; text-align: right; white-space: nowrap; }
+  .wide td { border-bottom: 1px solid var(--line); } .wide td::before { content: none; }
+  .wide th { position: sticky; top: 0; z-index: 1; background: var(--ground); }
+  .wide td:first-child { position: sticky; left: 0; max-width: 9em; text-align: left; white-space: normal; background: var(--ground); }
+}
+"""
 OTHERS = {
     "importance": "| d loss / d gate | of the head, its layer's norm 1",
     "agreement": "Kendall's tau between the weights that a token gets and its gradient",
@@ -47,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyses the run in `--workdir` on `--split`: writes `analysis.html`, `atlas.html` with
-    `maps.npz`, `heads.csv` and `costs.csv` into `--output`, prints the costs, notes on what does
-    not apply, and the paths, and returns 0.
+    `maps.npz`, `heads.csv`, `costs.csv`, `costs.png` and `pruning.png` into `--output`, prints the
+    costs, notes on what does not apply, and the paths, and returns 0.
     """
     if arguments.split not in SPLITS:
         raise UserError(f"--split={arguments.split}; {nearest(arguments.split, SPLITS)}")
@@ -70,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         if records:
             save_records(path := folder / f"{name}.csv", records)
             paths.append(path)
+    paths += _draw(result, folder)
     write_atomic(path := folder / "analysis.html", _page(str(trained.workdir), result, paths))
     print("\n".join(map(str, [path, *paths])))
     return 0
@@ -113,19 +131,35 @@ def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
     """Writes the attention maps of the first examples of a split as `atlas.html` and `maps.npz`
     into `folder`, and returns their paths; without attention writes nothing and returns [].
     """
-    from attnlab.analysis.inside import READ
     from attnlab.api.maps import MEANINGS, atlas_example
     from attnlab.pages.atlas import ARRAYS, write_atlas
-    from attnlab.tasks.maps import attention_maps
+    from attnlab.tasks.maps import CHEAP_MAPS, attention_maps
 
     task = trained.with_split(split)
     shown = [
-        (x, attention_maps(task, trained.params, x, READ)) for x in task.map_examples(split, SHOWN)
+        (x, attention_maps(task, trained.params, x, CHEAP_MAPS))
+        for x in task.map_examples(split, SHOWN)
     ]
     examples = [atlas_example(task, example, maps) for example, maps in shown if maps]
     if examples:
         write_atlas(folder / "atlas.html", str(trained.workdir), examples, MEANINGS)
     return [folder / "atlas.html", folder / ARRAYS] if examples else []
+
+
+def _draw(result: "Analysis", folder: Path) -> list[Path]:
+    """Draws what layers and heads cost as `costs.png`, and the loss while heads go one by one as
+    `pruning.png`, into `folder`, and returns the paths of those for which `result` has numbers.
+    """
+    from attnlab.analysis.curves import save_costs, save_curve
+
+    paths = {name: folder / f"{name}.png" for name, _ in PICTURES if getattr(result, name)}
+    if "costs" in paths:
+        save_costs(paths["costs"], result.costs, title="change of the loss without it")
+    if "pruning" in paths:
+        points = [(record["heads_off"], record["loss"]) for record in result.pruning]
+        words = "heads go one by one, the least important first", "heads switched off", "loss"
+        save_curve(paths["pruning"], {"without these heads": points}, *words)
+    return [*paths.values()]
 
 
 def _page(title: str, result: "Analysis", files: Sequence[Path]) -> str:
@@ -136,12 +170,19 @@ def _page(title: str, result: "Analysis", files: Sequence[Path]) -> str:
     from attnlab.pages import html
     from attnlab.pages.atlas import CAUTION as OF_MAPS
 
+    drawn = [
+        f'<div class="wide">{html.picture(path, about)}</div>'
+        for name, about in PICTURES
+        for path in files
+        if path.name == f"{name}.png"
+    ]
     links = "".join(f'<li><a href="{path.name}">{path.name}</a></li>' for path in files)
     meanings = {**MEANINGS, **OTHERS}
     notes = [f"{name}: {meaning}." for name, meaning in meanings.items()]
     parts = [
         f"<header><h1>{html.literal(f'Inside {title}')}</h1>"
         f'<p class="verdict open">{html.literal(OF_MAPS)}</p></header><ul>{links}</ul>',
+        html.section("Pictures", "".join(drawn)) if drawn else "",
         _table("Change of the loss without a layer or head", costs_by_part(result), (), CAUTION),
         _table("Heads", result.heads, ("map", "kind", "head", *meanings), *notes),
         _table("Heads switched off one by one", result.pruning),
@@ -150,7 +191,7 @@ def _page(title: str, result: "Analysis", files: Sequence[Path]) -> str:
         _table("Gradient by distance", result.distance),
         html.section("Not applicable", html.notes(*result.notes)) if result.notes else "",
     ]
-    return html.whole(f"Inside {title}", parts)
+    return html.whole(f"Inside {title}", parts, style=STYLE)
 
 
 def _table(title: str, records: Any, columns: Sequence[str] = (), *notes: str) -> str:

@@ -8,21 +8,24 @@ from pathlib import Path
 
 from attnlab.commands import session
 from attnlab.commands.generate import read_lines
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.flags import add_flags
 
+KINDS = ("png", "svg", "pdf")
 FLAGS = {
     "--layers=N,...": "only maps of these layers, from 0",
     "--heads=N,...": "only these heads of each map",
     "--maps=PATTERN,...": "only maps of these names, as 'decoder_*/self*'",
     "--compare=RUN": "a second run on the same texts, beside it on the page",
-    "--output=FOLDER": "where pictures and arrays go (default: <workdir>/maps)",
+    "--format=KIND": "of the pictures: png (default), svg or pdf",
+    "--output=FOLDER": "where page, pictures and arrays go (default: <workdir>/maps; with --compare"
+    " <workdir>/maps-beside-<the name of the other run>)",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `inspect` to its parser: `--source`, `--target`, `--pairs`, `--layers`,
-    `--heads`, `--maps`, `--compare`, `--output`, `--accept-changed-code`.
+    `--heads`, `--maps`, `--compare`, `--format`, `--output`, `--accept-changed-code`.
     """
     meaning = "a text, or the file of an image"
     parser.add_argument("--source", "--text", "--image", metavar="TEXT", help=meaning)
@@ -40,26 +43,32 @@ def run(arguments: argparse.Namespace) -> int:
     prints each example and the paths of all these files. A second run is on the page alone.
     """
     stored = session.stored_run(arguments)
-    folder = Path(arguments.output) if arguments.output else stored.workdir / "maps"
-    session.check_folder("--output", folder)
-    typed = _examples(arguments)
-    numbers = {name: _numbers(name, getattr(arguments, name)) for name in ("layers", "heads")}
-    if arguments.maps and numbers["layers"] is not None:
-        raise UserError("inspect: give either --layers or --maps")
+    kind = arguments.format or "png"
+    if kind not in KINDS:
+        raise UserError(f"inspect: --format={kind}; {nearest(kind, KINDS)}")
     named = [stored]
     if arguments.compare:
         from attnlab.api.stored import Stored
 
         accepted = arguments.accept_changed_code
         named.append(Stored.find(Path(arguments.compare), accept_changed_code=accepted))
+    beside = "".join(f"-beside-{other.workdir.name}" for other in named[1:])
+    folder = Path(arguments.output or stored.workdir / f"maps{beside}")
+    session.check_folder("--output", folder)
+    typed = _examples(arguments)
+    numbers = {name: _numbers(name, getattr(arguments, name)) for name in ("layers", "heads")}
+    if arguments.maps and numbers["layers"] is not None:
+        raise UserError("inspect: give either --layers or --maps")
     runs = [session.open_run(run) for run in named]
     from attnlab.analysis.results import draw
     from attnlab.api.maps import MEANINGS, atlas_example
     from attnlab.pages.atlas import ARRAYS, write_atlas
-    from attnlab.tasks.maps import Chosen, attention_maps
+    from attnlab.tasks.maps import Chosen, attention_maps, map_shapes
 
     patterns = [f"*_{layer}/*" for layer in numbers["layers"] or ()]
     chosen = Chosen(patterns or (arguments.maps or "*").split(","), numbers["heads"])
+    for run in runs:
+        map_shapes(run.task, chosen)  # a wrong choice ends here, before the system writes a target
     read = []
     for run in runs:
         of_run = run.examples_from_text(typed)
@@ -75,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number, (example, maps) in enumerate(read[0]):
         print(example.shown())
         task, params = runs[0].task, runs[0].params
-        pictures = draw(task, params, example, folder / f"{number}", computed=maps)
+        pictures = draw(task, params, example, folder / f"{number}", kind, computed=maps)
         for path in pictures.values():
             print(f"  {path}")
     return 0

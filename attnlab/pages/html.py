@@ -6,9 +6,11 @@ highlights what belongs together. All content is there without it, but for what 
 of its own draws.
 """
 
+import base64
 import dataclasses
 import html
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from attnlab.errors import visible
 from attnlab.pages.style import SCRIPT, STYLE
@@ -60,6 +62,15 @@ def panels(pictures: Sequence[str], most: int | None = None, name: str = "") -> 
     """Pictures side by side; those after the first `most` are folded, as so many more of `name`."""
     parts = [f"<figure>{picture}</figure>" for picture in pictures]
     return fold_after(most, name, '<div class="figures">', parts, "</div>", "\n")
+
+
+def picture(path: Path, about: str, kind: str = "") -> str:
+    """Returns an HTML `img` of a PNG file, which is put into the page, with the text `about` for who
+    cannot see it, and the class `kind` unless that is "".
+    """
+    data = base64.b64encode(path.read_bytes()).decode()
+    begin = f'<img class="{kind}"' if kind else "<img"
+    return f'{begin} alt="{literal(about)}" src="data:image/png;base64,{data}">'
 
 
 def fold_after(

@@ -26,6 +26,8 @@ from attnlab.tasks.protocol import Example, Params
 if TYPE_CHECKING:
     from attnlab.tasks import AnyTask
 
+MapProgram = Callable[[Params, Sequence[Any]], dict[str, AttentionMap]]
+"""Of parameters and one row of inputs, the maps [H,Tq,Tk] of a pass by name."""
 Overlays = tuple[dict[str, AttentionMap], dict[str, np.ndarray]]
 """Maps over an image by name, and the gates of a pass as arrays."""
 
@@ -99,11 +101,7 @@ class Chosen:
 
     def among(self, maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
         """Returns those of `maps` whose name and kind are chosen, cut to the chosen heads and rows;
-        raises `UserError` if no map has such a name, or a map no such head or row.
-
-        Raises:
-          UserError: no map has such a name, or one has no such head or row.
-        """
+        raises `UserError` if no map has such a name, or a map no such head or row."""
         for pattern in self.names:
             if maps and not fnmatch.filter(maps, pattern):
                 raise UserError(f"no map fits {pattern!r}; there are {', '.join(maps)}")
@@ -129,36 +127,34 @@ class Chosen:
 
 
 EVERY_MAP = Chosen()
+CHEAP_MAPS = Chosen(kinds=("exact", "effective"))  # a sensitivity takes many passes
 
 
 def attention_maps(
     task: "AnyTask", params: Params, example: Example, chosen: Chosen = EVERY_MAP
 ) -> dict[str, AttentionMap]:
     """Returns the chosen attention maps [H,Tq,Tk] of an example by name, with labelled rows and
-    columns; those of a side that the task does not label, and hops, are numbered.
-
-    Raises:
-      UserError: see `Chosen.among`.
+    columns; those of a side that the task does not label, and hops, are numbered; raises `UserError`
+    as `Chosen.among` does.
     """
     inputs, sides = task.model_inputs(example)
     return _labelled(maps_of(task.system, params, inputs, chosen), sides, chosen.rows)
 
 
 def maps_of_examples(
-    task: "AnyTask", params: Params, examples: Iterable[Example], chosen: Chosen = EVERY_MAP
+    task: "AnyTask", params: Params, examples: Iterable[Example], maps_for: MapProgram
 ) -> Iterator[dict[str, AttentionMap]]:
-    """Yields for each example its labelled attention maps [H,Tq,Tk] by name, those that `chosen`
-    selects; texts are read with padding to a multiple of `WIDTH` tokens, so that few programs are
-    compiled, and the maps are without it.
+    """Yields for each example its labelled attention maps [H,Tq,Tk] by name, those that the program
+    `maps_for` gives; texts are read with padding to a multiple of `WIDTH` tokens, so that few
+    programs are compiled, and the maps are without it.
 
     Args:
       task: with its system.
       params: of the system.
       examples: of the task.
-      chosen: without rows.
+      maps_for: of `map_program`, for maps with all their rows.
     """
     system, limit = task.system, task.config.longest_text
-    maps_for = map_program(system, chosen)
     for example in examples:
         inputs, sides = task.model_inputs(example)
         texts = [np.asarray(x) for x in inputs]
@@ -213,9 +209,7 @@ def maps_of(
     return map_program(system, chosen)(params, read)
 
 
-def map_program(
-    system: System, chosen: Chosen = EVERY_MAP
-) -> Callable[[Params, Sequence[Any]], dict[str, AttentionMap]]:
+def map_program(system: System, chosen: Chosen = EVERY_MAP) -> MapProgram:
     """Returns a function of parameters and one row of inputs that gives {name: `AttentionMap`} of
     the chosen maps, with weights [H,Tq,Tk] on the host; inputs of equal shapes compile it once.
     """
@@ -235,6 +229,17 @@ def map_program(
         }
 
     return maps_for
+
+
+def map_shapes(task: "AnyTask", chosen: Chosen = EVERY_MAP) -> dict[str, AttentionMap]:
+    """Returns the chosen maps by name with the shapes of their weights alone, of a pass over the
+    shortest inputs that is traced and not run; raises `UserError` as `Chosen.among` does.
+    """
+
+    def passing(params: Params, *read: Any) -> dict[str, AttentionMap]:
+        return chosen.among(recorded(task.system, params, read))
+
+    return jax.eval_shape(passing, task.shapes, *task.init_inputs())  # type: ignore[no-any-return]
 
 
 def recorded(system: System, params: Params, read: Sequence[jax.Array]) -> dict[str, AttentionMap]:

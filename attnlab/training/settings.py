@@ -78,7 +78,9 @@ class Training(Node):
         within=whole(-1, 100),
     )
     after: str = setting("the run to go on from, FOLDER[@STEP]; {seed} is this run's; '': none", "")
-    metrics: tuple[str, ...] = setting("scores of your own, 'module:function' each", ())
+    metrics: tuple[str, ...] = setting(
+        "more scores: statistics of heads ('entropy'), your own functions ('module:function')", ()
+    )
     stop: Stop
 
 

@@ -33,6 +33,20 @@ class Copier(LanguageModel):
         return self.attention.mix(x, CAUSAL)[0][..., : self.vocabulary]
 
 
+class Repeater(LanguageModel):
+    """One layer of attention that a pass goes through twice, with residual sums."""
+
+    def setup(self) -> None:
+        self.embed = nn.Embed(self.vocabulary, self.vocabulary)
+        self.attention = MultiHead(width=self.vocabulary, heads=1)
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        x = self.embed(tokens)
+        for _ in range(2):
+            x = x + self.attention.mix(x, CAUSAL)[0]
+        return x
+
+
 def loaded(name: str, *more: str) -> LanguageModelling:
     config = configs.load(f"configs/language_modelling.py:{name}", [*SHARED[1:], *APART, *more])
     return LanguageModelling.load(config, None, tuple(SIZES))

@@ -66,6 +66,21 @@ def test_answers_move_with_weights_that_matter_alone() -> None:
         assert not moved.any()
 
 
+def test_each_example_has_permutations_of_its_own_whatever_batch_it_stands_in() -> None:
+    """Four texts that differ in the names of their tokens alone move alike if they are permuted alike."""
+    model = copier()
+    source = np.array(
+        [[2, 5, 6, 7, 4], [2, 6, 5, 7, 4], [2, 7, 5, 6, 4], [2, 6, 7, 5, 4]], np.int32
+    )
+    rows = {"source": source, "target": np.pad(source[:, 1:], ((0, 0), (0, 1)))}
+    moved = attribution.weight_effects(model, [(np.arange(4), rows)], permutations=1)
+    uniform, permuted = (moved["attention/weights", kind] for kind in ("uniform", "permuted"))
+    assert np.ptp(uniform) < 1e-5 and np.ptp(permuted) > 0.01
+    wider = {name: np.pad(x[3:], ((0, 0), (0, 2))) for name, x in rows.items()}
+    again = attribution.weight_effects(model, [(np.arange(1), wider)], permutations=1)
+    np.testing.assert_allclose(again["attention/weights", "uniform"], uniform[3:], rtol=1e-5)
+
+
 def test_a_system_that_computes_no_weights_is_refused() -> None:
     task = loaded("decoder", "system.attention=average", "system.width=8", "system.layers=1")
     model = Passes(task, noisy(task, 0.7))

@@ -1,10 +1,12 @@
 """Pictures of curves."""
 
 import pathlib
+import re
 
 import numpy as np
+import pytest
 
-from attnlab.analysis.curves import save_curve
+from attnlab.analysis.curves import save_costs, save_curve
 from tests.analysis.test_maps import count, pixels
 
 BLUE = (0x1F / 255, 0x77 / 255, 0xB4 / 255)
@@ -37,3 +39,43 @@ def blueish(picture: np.ndarray) -> np.ndarray:
     """Which pixels are blue, a half-transparent bar included."""
     red, _, blue = (picture[..., channel] for channel in range(3))
     return np.asarray(blue - red > 0.2)
+
+
+def test_costs_of_heads_are_cells_with_their_numbers(tmp_path: pathlib.Path) -> None:
+    """Layers may have other numbers of heads; the scale is that of heads, whatever a layer costs."""
+    costs = [
+        {
+            "place": f"{place}/{'layer' if head is None else 'heads'}",
+            "head": head,
+            "kind": kind,
+            "cost": cost,
+        }
+        for kind, place, head, cost in (
+            ("zero", "first/attention", 0, 0.25),
+            ("mean", "first/attention", 0, 77.0),
+            ("zero", "first/attention", None, 33.0),
+            ("zero", "second/attention", 0, 0.0),
+            ("zero", "second/attention", 1, -0.25),
+        )
+    ]
+    save_costs(tmp_path / "costs.svg", costs, title="costs")
+    text = (tmp_path / "costs.svg").read_text()
+    words = re.findall("<!-- (.*?) -->", text)
+    assert words == [
+        "0",
+        "1",
+        "layer",
+        "first/attention",
+        "second/attention",
+        "0.25",
+        "33.00",
+        "0.00",
+        "-0.25",
+        "costs",
+    ]
+    save_costs(tmp_path / "costs.png", costs)
+    picture = pixels(tmp_path / "costs.png")
+    dark_red, dark_blue = (0x67 / 255, 0, 0x1F / 255), (0x05 / 255, 0x30 / 255, 0x61 / 255)
+    assert 1.7 < count(picture, dark_blue) / count(picture, dark_red) < 2.3
+    with pytest.raises(ValueError, match="no record is of the kind 'uniform'"):
+        save_costs(tmp_path / "none.png", costs, "uniform")

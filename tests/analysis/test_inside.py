@@ -52,7 +52,7 @@ def test_maps_of_many_are_those_of_each() -> None:
     """The planted head looks at the token before, in texts of all lengths."""
     model = copier()
     result = Analysis(0)
-    inside._look(result, model.task, model.params, "test", 5)
+    inside._add_statistics(result, model.task, model.params, "test", 5)
     assert [x["previous_argmax"] for x in result.heads] == [1.0, 0.0]
     assert result.heads[0]["best_offset"] == -1 and result.heads[1]["best_offset"] == 0
 
@@ -85,7 +85,7 @@ def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:
     """A treebank and a file of mentions; what a text is read as stands at its characters."""
     model = decoder()
     result = Analysis(0)
-    read = inside._read(result, model.task, model.params, ["ab cd", "b"])
+    read = inside._maps_of_texts(result, model.task, model.params, ["ab cd", "b"])
     assert [n for n, _, _ in read] == [0, 1] and result.notes == []
     for _, places, maps in read:
         assert places[0].tolist() == [0, 0] and places[1].tolist() == [0, 1]
@@ -99,8 +99,8 @@ def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:
     from attnlab.data.conll import Conllu
 
     sentences = Conllu(str(tmp_path), test="t.conllu", tags="deprel").tagged("test")
-    inside._parse(result, model.task, model.params, sentences)
-    inside._refer(result, model.task, model.params, read_documents(tmp_path / "m.jsonl"))
+    inside._add_syntax(result, model.task, model.params, sentences)
+    inside._add_coreference(result, model.task, model.params, read_documents(tmp_path / "m.jsonl"))
     asked: dict[Any, int] = {(x["relation"], x["direction"]): x["count"] for x in result.syntax}
     assert asked["all", "head"] == 40 and asked["obj", "head"] == 20
     assert [x["count"] for x in result.coreference] == [40]

@@ -1,12 +1,16 @@
 """A run without a part is the run whose output projection lacks the rows of that part."""
 
 import dataclasses
+import types
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import attnlab
+from attnlab.api.changed import changed_system, switched_off
+from tests.analysis.planted import loaded, noisy
 from tests.commands.tiny import Runs
 
 CROSS = "decoder_0/cross_attention"
@@ -40,6 +44,18 @@ def test_other_values_in_place_of_a_part(run: attnlab.Run) -> None:
         scores[kind] = run.without(CROSS, kind=kind).score(*pair)
     assert len({*scores.values(), run.score(*pair)}) == 4
     assert run.without(2).score(*pair) == pytest.approx(scores["zero"], rel=1e-6)
+
+
+@pytest.mark.parametrize("head", [None, 0])
+def test_a_layer_that_is_called_twice_is_off_in_both_calls(head: int | None) -> None:
+    task = loaded("lstm", "system=tests.analysis.planted:Repeater", "training.output_bias=zeros")
+    params, ids = noisy(task, 0.7), np.array([[2, 5, 6]], np.int32)
+    model: Any = types.SimpleNamespace(task=task, params=params)
+    for layer in (0, "attention"):
+        changes = switched_off(model, layer, head, "zero", "valid")
+        logits = changed_system(task.system, changes).apply({"params": params}, ids)
+        expected = params["embed"]["embedding"][ids]
+        np.testing.assert_allclose(logits, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`analyse` writes a page and tables, and prints what each layer and head costs."""
 
+import base64
 import csv
 from pathlib import Path
 
@@ -15,6 +16,7 @@ def test_a_page_and_tables(runs: Runs, tmp_path: Path) -> None:
     ended = run_command(["analyse", str(workdir), "--examples=4", f"--output={out}"])
     assert ended.code == 0, ended.err
     names = {"analysis.html", "atlas.html", "maps.npz", "heads.csv", "costs.csv"}
+    names |= {"costs.png", "pruning.png"}
     assert {path.name for path in out.iterdir()} == names
     table = [line for line in ended.out.splitlines() if str(tmp_path) not in line][1:]
     assert max(map(len, table)) <= 100 and table[0].split()[:3] == ["layer", "head", "zero"]
@@ -27,6 +29,8 @@ def test_a_page_and_tables(runs: Runs, tmp_path: Path) -> None:
     off = next(x for x in costs if (x["head"], x["kind"]) == ("0", "zero"))
     assert any(f" {number(float(off['cost']))} [" in line for line in table)
     page = (out / "analysis.html").read_text()
+    for name in ("costs.png", "pruning.png"):
+        assert base64.b64encode((out / name).read_bytes()).decode() in page
     assert 'href="atlas.html"' in page and "Wiegreffe and Pinter" in page
 
 

@@ -1,10 +1,12 @@
 """`inspect` draws a picture of every map and writes an archive of every pair."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import attnlab
 from tests.commands.tiny import Runs, arguments, refused, run_command
 
 SLOTS = [f"{slot}_attention" for slot in ("decoder_0/cross", "decoder_0/self", "encoder_0/self")]
@@ -84,13 +86,31 @@ def test_chosen_maps_of_two_runs(runs: Runs, tmp_path: Path) -> None:
     assert "Only heads 0 of the layer" in (tmp_path / "maps" / "atlas.html").read_text()
 
 
-def test_a_wrong_choice_gets_one_line(searched: Path, tmp_path: Path) -> None:
-    given = ["inspect", str(searched), "--text=3 of may 1967", "--target=1967-05-03"]
+def test_pages_of_one_and_of_two_runs_lie_apart(runs: Runs, tmp_path: Path) -> None:
+    """By default; and pictures are of the kind that was asked for."""
+    first = shutil.copytree(runs("rnnsearch")[0], tmp_path / "one")
+    given = ["inspect", str(first), "--text=3 of may 1967", "--target=1967-05-03"]
+    for more in ("--format=svg", f"--compare={first}"):
+        assert run_command([*given, more]).code == 0
+    assert (first / "maps" / "0-attention.svg").read_text().startswith("<?xml")
+    assert not list((first / "maps").glob("0-*.png")) and (first / "maps" / "atlas.html").exists()
+    beside = {path.name for path in (first / "maps-beside-one").iterdir()}
+    assert {"atlas.html", "maps.npz", "0-attention.png"} <= beside
+
+
+def test_a_wrong_choice_gets_one_line(
+    searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the system writes the target that is missing."""
+    monkeypatch.setattr(attnlab.Run, "examples_from_text", None)
+    given = ["inspect", str(searched), "--text=3 of may 1967"]
     given.append(f"--output={tmp_path / 'maps'}")
     for flag, line in {
         "--layers=3": "no map fits '*_3/*'; there are attention",
         "--layers=x": "expected numbers with commas between them",
         "--heads=7": "attention has no head 7; heads are 0 to 0",
+        "--maps=decoder*": "no map fits 'decoder*'; there are attention",
+        "--format=svgz": "did you mean 'svg'",
         "--compare=absent": "absent",
     }.items():
         assert line in refused(*given, flag)

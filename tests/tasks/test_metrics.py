@@ -6,15 +6,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import attnlab
 from attnlab import config as configs
+from attnlab.analysis.heads import HeadStatistics
 from attnlab.analysis.results import resampled, scores
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
-from attnlab.tasks.metrics import path_of, with_metrics
+from attnlab.tasks.metrics import HEAD_STATISTICS, path_of, with_metrics
+from tests.analysis.planted import copier, loaded
 from tests.commands.tiny import Runs, arguments, run_command
 
 CODE = """
@@ -144,11 +147,61 @@ def test_rows_are_those_of_the_source_and_answers_the_last_column(
             f"configs/{name}", [*overrides, "training.metrics=right_metric:right"]
         )
         task = TASKS.resolve(config.task).load(config, None, ("train", "valid"))
-        import jax
-
         params = task.init(jax.random.key(0))
         results, _ = scores(task, params, "valid")
         assert results["right"] == pytest.approx(results["accuracy"])
+
+
+def test_statistics_of_heads_are_scores_of_evaluation() -> None:
+    """Of the planted heads one looks at the token before, the other at the token itself."""
+    planted = "system=tests.analysis.planted:Copier", "training.output_bias=zeros"
+    task = loaded("lstm", *planted, "training.metrics=previous_argmax,distance")
+    params = copier().params
+    expected = {f"previous_argmax_{x}": y for x, y in (("mean", 0.5), ("max", 1.0))}
+    scored = task.evaluate(params, "test")
+    assert {name: scored[name] for name in expected} == expected and scored["distance_mean"] > 0.4
+    assert task.measures["previous_argmax_max"] == "max" and scored["loss"] > 0
+    assert set(expected.items()) < set(task.score(params, "test")[0].items())
+    without = jax.tree.map(np.zeros_like, params)  # both look anywhere
+    both = jax.tree.map(lambda *x: np.stack(x), params, without)
+    first, second = task.evaluate_stacked(both, "test")
+    assert first == pytest.approx(scored) and second["distance_max"] == second["distance_mean"]
+
+
+def test_every_column_of_the_numbers_of_heads_can_be_named() -> None:
+    statistics = HeadStatistics(frequencies={})
+    statistics.add("0", np.eye(3)[None], list("abc"))
+    beside = ["map", "kind", "head", "queries", "best_offset", "best_offset_share"]
+    assert [x for x in statistics.records()[0] if x not in beside] == [*HEAD_STATISTICS]
+
+
+def test_a_run_records_statistics_and_names_those_without_a_number(tmp_path: Path) -> None:
+    """Between two texts there is no distance."""
+    words = arguments("rnnsearch", tmp_path / "run", "training.metrics=entropy,distance")
+    ended = run_command(words)
+    assert ended.code == 1 and "metric distance: no head has a number on the test" in ended.err
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert 0 < results["entropy_mean"] <= results["entropy_max"] and "entropy" in ended.out
+    assert "distance_mean" not in results and {*results["failed_metrics"]} == {"distance"}
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    valid = [x for x in map(json.loads, lines) if x["split"] == "valid"]
+    run = attnlab.load(tmp_path / "run", accept_changed_code=True)
+    heads = run.analyse("valid", 64).heads
+    assert valid[-1]["step"] == run.step  # the last is the best
+    assert valid[-1]["entropy_mean"] == pytest.approx(np.mean([x["entropy"] for x in heads]))
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "words"),
+    [
+        ("decoder", "entropi", "unknown metric 'entropi'; did you mean 'entropy'"),
+        ("decoder", "entropy,entropy", "there is a score 'entropy_max' already"),
+        ("lstm", "entropy", "'entropy': lstm_lm has no attention"),
+    ],
+)
+def test_a_bad_statistic_is_refused_before_training(config: str, names: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        loaded(config, f"training.metrics={names}")
 
 
 @pytest.mark.quick

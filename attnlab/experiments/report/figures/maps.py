@@ -1,12 +1,11 @@
 """The attention maps of the variants for the first test examples, as many as fit a page."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import ranked
-from attnlab.pages.html import Figure, fold, literal
+from attnlab.pages.html import Figure, fold, literal, picture
 from attnlab.pages.svg import Look
 
 VARIANTS = 12  # whose pictures are shown
@@ -93,13 +92,10 @@ def _images(variant: str, example: int, pictures: Mapping[str, Path]) -> str:
     """Returns an HTML `img` element for each of a variant's pictures of one example (name of the
     map to PNG file), with the file embedded as base64.
     """
-    made = []
-    for name, path in pictures.items():
-        kind = ' class="long"' if _is_long(path) else ""
-        data = base64.b64encode(path.read_bytes()).decode()
-        about = literal(f"{variant}: {name}, example {example + 1}")
-        made.append(f'<img{kind} alt="{about}" src="data:image/png;base64,{data}">')
-    return "".join(made)
+    return "".join(
+        picture(path, f"{variant}: {name}, example {example + 1}", "long" * _is_long(path))
+        for name, path in pictures.items()
+    )
 
 
 def _is_long(picture: Path) -> bool:
