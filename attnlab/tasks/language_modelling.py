@@ -39,7 +39,16 @@ from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.models import chosen_weights, shapes_of, system_factory
-from attnlab.tasks.protocol import Numbers, Response, Scores, Sides, TextExample, Totals
+from attnlab.tasks.protocol import (
+    Loss,
+    Numbers,
+    Response,
+    Responses,
+    Scores,
+    Sides,
+    TextExample,
+    Totals,
+)
 from attnlab.tasks.reading import (
     RowsApart,
     check_packs,
@@ -170,7 +179,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         carried: Tree = None,
         numbers: Numbers | None = None,
         remembered: Tree = None,
-    ) -> tuple[jax.Array, Sums]:
+    ) -> Loss:
         """Computes the summed cross-entropy with smoothing, dropout and penalties, the sums "tokens"
         and "correct", and the state to remember; `numbers` replace those of the config.
         """
@@ -292,9 +301,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         """See `Task.longer_than`; where texts are read in pieces length is no matter."""
         return super().longer_than(limit, lines) if self._apart else []
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """Returns each line followed by what the system writes after it, up to an end, a stop text
         or the limit, by the method of `config.decoding`, with scores.
         """

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
-from attnlab.errors import UserError
 from attnlab.tasks.diagnostics import Diagnostics
 from attnlab.tasks.maps import attention_maps
+from tests.refusals import check_refused
 from tests.tasks.tiny import check_items, noisy
 
 SMALL = [
@@ -89,7 +89,5 @@ def test_answers_maps_and_a_second_text() -> None:
     (example,) = task.examples_from_text(params, [("k1 v2 k1", None)])
     maps = attention_maps(task, params, example)
     assert {one.weights.shape for one in maps.values()} == {(4, 4, 4)}
-    with pytest.raises(UserError, match="leave out the second, 'k1'"):
-        task.examples_from_text(params, [("k1", "k1")])
-    with pytest.raises(UserError, match="expected words with blanks"):
-        task.examples_from_lines([" "])
+    check_refused("leave out the second, 'k1'", task.examples_from_text, params, [("k1", "k1")])
+    check_refused("expected words with blanks", task.examples_from_lines, [" "])

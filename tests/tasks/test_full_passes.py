@@ -21,6 +21,7 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel, Seq2Seq
 from attnlab.tasks.decoders import check_room, continuing, translating
 from attnlab.tasks.models import system_factory
+from tests.refusals import check_refused
 from tests.systems.checks import SPECS
 from tests.tasks.test_decoders import HEADS, MIXERS, away
 
@@ -141,8 +142,7 @@ def test_without_a_cache_it_writes_only_if_told_to() -> None:
 def test_what_no_full_pass_can_write_is_refused(base: Any, system: Any, words: str) -> None:
     """What sees later tokens; what grows a memory in training too."""
     config = ConfigDict({"system": system, "decoding": {"full_passes": True}})
-    with pytest.raises(UserError, match=words):
-        system_factory(config, base)
+    check_refused(words, system_factory, config, base)
 
 
 def test_positions_must_reach_as_far_as_it_may_write() -> None:
@@ -151,5 +151,4 @@ def test_positions_must_reach_as_far_as_it_may_write() -> None:
     system: Any = build(SYSTEMS, ConfigDict(node), "system")(**sizes)
     how = {"full_passes": True, "max_ratio": 0.0, "max_extra": 7}
     config = ConfigDict({"decoding": how, "batch": {"max_length": 5}})
-    with pytest.raises(UserError, match="rows of 7 tokens, .* end at 6; .*decoding.max_extra"):
-        check_room(system, config)
+    check_refused("rows of 7 tokens, .* end at 6; .*decoding.max_extra", check_room, system, config)

@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.metrics import path_of, with_metrics
 from tests.commands.tiny import Runs, arguments, run_command
+from tests.refusals import check_refused
 
 CODE = """
 def length(answers, rows):
@@ -77,8 +78,7 @@ def test_a_function_that_gives_no_numbers_is_named(
     name: str, words: str, functions: str, runs: Runs
 ) -> None:
     run = attnlab.load(runs("rnnsearch")[0], {"training.metrics": [f"{functions}:{name}"]})
-    with pytest.raises(UserError, match=words):
-        run.evaluate("valid")
+    check_refused(words, run.evaluate, "valid")
 
 
 @pytest.mark.parametrize(
@@ -154,5 +154,4 @@ def test_rows_are_those_of_the_source_and_answers_the_last_column(
 @pytest.mark.quick
 def test_a_function_has_a_place(functions: str) -> None:
     assert path_of(with_metrics) == "attnlab.tasks.metrics:with_metrics"
-    with pytest.raises(UserError, match="no function with a name of its own"):
-        path_of(lambda answers, rows: [])
+    check_refused("no function with a name of its own", path_of, lambda answers, rows: [])

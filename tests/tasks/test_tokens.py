@@ -11,7 +11,6 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.data.vocabulary import EOS
-from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.tasks.tokens import (
     TokenTask,
@@ -21,6 +20,7 @@ from attnlab.tasks.tokens import (
     with_output_bias,
 )
 from attnlab.tasks.translation import Translation
+from tests.refusals import check_refused
 from tests.tasks.tiny import load
 
 
@@ -72,8 +72,7 @@ def test_a_ratio_of_a_sum_that_is_not_there_is_refused() -> None:
     words = (
         "ratios: 'loss' needs the sum 'tokens', which the task does not give; did you mean 'token'"
     )
-    with pytest.raises(UserError, match=words):
-        task.averaged({"loss": 1.0, "token": 2.0})
+    check_refused(words, task.averaged, {"loss": 1.0, "token": 2.0})
 
 
 def test_the_output_bias_starts_where_the_config_says() -> None:
@@ -93,8 +92,7 @@ def test_the_output_bias_starts_where_the_config_says() -> None:
     check_output_bias(node, drawn, 4)
     for other in ({"out": {"kernel": np.ones((2, 4))}}, {"out": {"bias": np.ones((2, 4))}}):
         words = "output_bias='unigram': mine has no parameter out/bias with a number for each"
-        with pytest.raises(UserError, match=words):
-            check_output_bias(node, other, 4)
+        check_refused(words, check_output_bias, node, other, 4)
 
 
 def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from attnlab.data.readers.json_text import parse_json, read_json
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -56,7 +57,5 @@ def test_a_whole_surrogate_pair_is_a_character_and_the_bound_of_depth_is_allowed
 def test_files_hold_the_kind_asked_for(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[1]")
     assert read_json(tmp_path / "list.json", list) == [1]
-    with pytest.raises(UserError, match=r"list\.json holds no JSON object"):
-        read_json(tmp_path / "list.json")
-    with pytest.raises(UserError, match=r"cannot read .*none\.json"):
-        read_json(tmp_path / "none.json")
+    check_refused(r"list\.json holds no JSON object", read_json, tmp_path / "list.json")
+    check_refused(r"cannot read .*none\.json", read_json, tmp_path / "none.json")
