@@ -15,6 +15,7 @@ import numpy as np
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
 from attnlab.data.learned import Learned
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 ROOT = -1
@@ -112,11 +113,7 @@ def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
     trees, "heads" (position of the head).
     """
     numbers = {name: number for number, name in enumerate(learned.classes, 1)}
-    # behind another a word is cut as behind a blank, which some tokenizers count to the word
-    cut = learned.vocabulary.encode_words(
-        [" " * bool(index) + word for index, word in enumerate(sentence.words)]
-        for sentence in sentences
-    )
+    cut = pieces(learned.vocabulary, [sentence.words for sentence in sentences])
     special = learned.vocabulary.special
     source, target, heads = [], [], []
     for sentence, words in zip(sentences, cut, strict=True):
@@ -139,3 +136,14 @@ def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
     if heads:
         columns["heads"] = Packed(heads, ROOT)
     return Examples(**columns)
+
+
+def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[np.ndarray]]:
+    """Returns the ids of every word of every text; a word without a piece gets the unknown one.
+
+    A word behind another is cut as it is behind a blank, which matters to tokenizers that count
+    the blank to the word.
+    """
+    return vocabulary.encode_words(
+        [" " * bool(index) + word for index, word in enumerate(words)] for words in texts
+    )

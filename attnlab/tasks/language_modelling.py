@@ -39,16 +39,7 @@ from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.models import chosen_weights, shapes_of, system_factory
-from attnlab.tasks.protocol import (
-    Loss,
-    Numbers,
-    Response,
-    Responses,
-    Scores,
-    Sides,
-    TextExample,
-    Totals,
-)
+from attnlab.tasks.protocol import Numbers, Response, Responses, Scores, Sides, TextExample, Totals
 from attnlab.tasks.reading import (
     RowsApart,
     check_packs,
@@ -179,7 +170,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         carried: Tree = None,
         numbers: Numbers | None = None,
         remembered: Tree = None,
-    ) -> Loss:
+    ) -> tuple[jax.Array, Sums]:
         """Computes the summed cross-entropy with smoothing, dropout and penalties, the sums "tokens"
         and "correct", and the state to remember; `numbers` replace those of the config.
         """

@@ -321,7 +321,9 @@ def stored_labels(task: "AnyTask", example: Example) -> dict[str, Sequence[str]]
     }
 
 
-def overlays(task: "AnyTask", params: Params, example: Example, maps: Maps) -> Overlays:
+def overlays(
+    task: "AnyTask", params: Params, example: Example, maps: Mapping[str, AttentionMap]
+) -> Overlays:
     """Returns (maps by name, gates) to draw over the image of an example: those of `maps` whose
     keys are places, averaged over heads and laid out on a grid, and those of `Task.overlays`, which
     also gives the gates; ({}, {}) without an image.

@@ -223,17 +223,11 @@ def test_macro_f1() -> None:
     assert macro_f1(np.zeros((2, 2))) == 0.0
 
 
-def test_notes_tell_sizes_labels_and_what_is_left_out(plain: Classification) -> None:
+def test_notes_tell_sizes_and_labels(plain: Classification) -> None:
     notes = plain.notes(plain.batches(1))
     assert notes[0].startswith("train: 64 texts, ")
     assert "(0 unknown); ends in a " in notes[0]
     assert len(notes) == 3
-    shorter = changed(plain, batch__max_length=5, batch__buckets=(5,))
-    left_out = sum(len(texts[0]) + 1 > 5 for texts, _ in plain.data.rows["train"])
-    assert shorter.notes(shorter.batches(1))[3:] == [
-        f"train: {left_out} examples longer than batch.max_length=5 tokens are left out, none"
-        " is cut"
-    ]
 
 
 def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab import config as configs
 from attnlab.data.masking import Masking
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
@@ -22,10 +21,9 @@ from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.step import first_state, make_step
 from tests.refusals import check_refused
-from tests.tasks.tiny import check_items, noisy
+from tests.tasks.tiny import check_items, loader, noisy
 from tests.tasks.tiny_language import SIZES
 
-FILE = "configs/masked_language_modelling.py"
 SMALL = [
     *("data=tests.tasks.tiny_language:Letters", "vocabulary.kind=char", "batch.size=8"),
     *("batch.max_length=12", "system.width=8", "system.hidden=16", "system.layers=1"),
@@ -33,9 +31,7 @@ SMALL = [
 ]
 
 
-def load(*overrides: str, system: str = "transformer") -> MaskedLanguageModelling:
-    config = configs.load(f"{FILE}:{system}", [*SMALL, *overrides])
-    return MaskedLanguageModelling.load(config, None, tuple(SIZES))
+load = loader("masked_language_modelling.py:transformer", SMALL, tuple(SIZES))
 
 
 def log_softmax(logits: Any) -> np.ndarray:

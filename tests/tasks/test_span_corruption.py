@@ -10,10 +10,8 @@ import attnlab
 from attnlab import config as configs
 from attnlab.commands import main
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
-from attnlab.tasks.span_corruption import SpanCorruption
 from tests.refusals import check_refused
-from tests.tasks.tiny import check_items, noisy
+from tests.tasks.tiny import check_items, loader, noisy
 
 SMALL = [
     *("data.of.examples=60", "data.of.valid=12", "data.of.test=12", "system.width=16"),
@@ -22,11 +20,7 @@ SMALL = [
 ]
 
 
-def task(*overrides: str) -> SpanCorruption:
-    config = configs.load("configs/span_corruption.py:t5", [*SMALL, *overrides])
-    actual = TASKS.resolve("span_corruption").load(config, None, ("train", "valid"))
-    assert isinstance(actual, SpanCorruption)
-    return actual
+task = loader("span_corruption.py:t5", SMALL)
 
 
 def test_a_split_is_always_corrupted_alike_and_has_all_its_texts() -> None:

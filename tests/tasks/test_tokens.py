@@ -12,13 +12,7 @@ from ml_collections import ConfigDict
 
 from attnlab.data.vocabulary import EOS
 from attnlab.records.items import Items
-from attnlab.tasks.tokens import (
-    TokenTask,
-    check_output_bias,
-    cross_entropy,
-    tokens_or_rows,
-    with_output_bias,
-)
+from attnlab.tasks.tokens import TokenTask, check_output_bias, cross_entropy, with_output_bias
 from attnlab.tasks.translation import Translation
 from tests.refusals import check_refused
 from tests.tasks.tiny import load
@@ -48,12 +42,6 @@ def test_cross_entropy_of_one_class_and_of_a_smoothed_one() -> None:
     np.testing.assert_allclose(cross_entropy(logits, np.array([1]), 0.0), [np.log(4)], rtol=1e-6)  # type: ignore[arg-type]
     smooth = 0.7 * np.log(4) + 0.1 * (np.log(2) + 2 * np.log(4))
     np.testing.assert_allclose(cross_entropy(logits, np.array([1]), 0.3), [smooth], rtol=1e-6)  # type: ignore[arg-type]
-
-
-def test_a_loss_is_divided_by_tokens_or_by_rows_that_have_any() -> None:
-    real = np.array([[True, True, False], [True, False, False], [False, False, False]])
-    assert float(tokens_or_rows(real, "token")) == 3.0  # type: ignore[arg-type]
-    assert float(tokens_or_rows(real, "sentence")) == 2.0  # type: ignore[arg-type]
 
 
 def test_scores_of_a_split_are_those_of_its_rows() -> None:
