@@ -87,10 +87,10 @@ def call_file(path_and_argument: str, function: str, kind: str) -> object:
         call = runpy.run_path(str(file)).get(function)
         if not callable(call):
             raise UserError(f"{path}: no function {function}(argument) in this file")
-        taken = inspect.signature(call).parameters.values()
-        if argument and not taken:
+        parameters = inspect.signature(call).parameters.values()
+        if argument and not parameters:
             raise UserError(f"{path_and_argument}: it takes no argument, leave out ':{argument}'")
-        given = taken and (colon or any(one.default is one.empty for one in taken))
+        given = parameters and (colon or any(p.default is p.empty for p in parameters))
         return call(*([argument] if given else []))
     except (UserError, KeyboardInterrupt):
         raise
