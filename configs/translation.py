@@ -359,7 +359,7 @@ def _transformer_base() -> dict[str, Any]:
     }
 
 
-_SMALL = (
+_ALL = (
     _rnnsearch,
     _transformer,
     _rnn_encoder_decoder,
@@ -371,8 +371,6 @@ _SMALL = (
     _convs2s,
     _lstmn_seq2seq,
     _pointer_generator,
-)
-_PAPER = (
     _rnnsearch_paper,
     _rnn_encoder_decoder_paper,
     _seq2seq_paper,
@@ -381,5 +379,6 @@ _PAPER = (
     _cgru_paper,
     _rctm_paper,
     _convs2s_paper,
+    _transformer_base,
 )
-_SYSTEMS = {system.__name__[1:]: system for system in (*_SMALL, *_PAPER, _transformer_base)}
+_SYSTEMS = {system.__name__[1:]: system for system in _ALL}

@@ -10,16 +10,11 @@ to the output; with input feeding it enters the next step too. All have one laye
 encoder, GRUs, the additive score and as many parameters.
 """
 
-from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, rows
 
 
-def get_experiment(argument: str = "") -> Experiment:
-    """The experiment; it takes no argument, and raises `UserError` if it is given one."""
-    if argument:
-        raise UserError(
-            f"experiments/asking.py:{argument}: it takes no argument, leave out ':{argument}'"
-        )
+def get_experiment() -> Experiment:
+    """The experiment."""
     score: dict[str, object] = {
         "system.attention": "single",
         "system.attention.score": "additive",

@@ -21,7 +21,7 @@ write. "rotary": the same with rotary positions.
 import dataclasses
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Budget, Claim, Experiment, better, cross, rows
 
 LOW = 0.5
@@ -35,12 +35,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is not "parts", "norms", "ways", "mask" or "rotary".
     """
     experiments = {"parts": parts, "norms": norms, "ways": ways, "mask": mask, "rotary": rotary}
-    argument = argument or "parts"
-    if argument not in experiments:
-        raise UserError(
-            f"experiments/blocks.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
-        )
-    return experiments[argument]()
+    return choose(argument or "parts", experiments, "experiments/blocks.py", "experiment")()
 
 
 def base(steps: int, warmup: int = 100) -> dict[str, Any]:

@@ -10,7 +10,6 @@ same place: nothing to learn. The same system around all four; a state of 64 can
 by itself.
 """
 
-from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Experiment, better, cross, rows
 
 WAYS = {
@@ -22,12 +21,8 @@ WAYS = {
 ORDERS = {"copy": {"data.order": "same"}, "reverse": {"data.order": "reversed"}}
 
 
-def get_experiment(argument: str = "") -> Experiment:
-    """The experiment; it takes no argument, and raises `UserError` if it is given one."""
-    if argument:
-        raise UserError(
-            f"experiments/context.py:{argument}: it takes no argument, leave out ':{argument}'"
-        )
+def get_experiment() -> Experiment:
+    """The experiment."""
     others = [(way, order) for way in ("fixed", "uniform") for order in ORDERS]
     return Experiment(
         question="Must attention be learned, and asked anew for every word?",

@@ -15,7 +15,7 @@ the sums (He et al. 2016, section 4.2); each depth has its size, which the sums 
 
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, better, cross, rows
 
 DEPTHS = (2, 4, 8)
@@ -29,12 +29,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is none of "residual", "steps" and "images".
     """
     experiments = {"residual": residual, "steps": steps, "images": images}
-    argument = argument or "residual"
-    if argument not in experiments:
-        raise UserError(
-            f"experiments/depth.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
-        )
-    return experiments[argument]()
+    return choose(argument or "residual", experiments, "experiments/depth.py", "experiment")()
 
 
 def grammar(training: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ the words, and half of the looks in training are at the expectation, as in the p
 
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Claim, Experiment, better, rows
 
 KINDS = {
@@ -33,10 +33,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is neither "dates" nor "captions".
     """
     tasks = {"dates": dates, "captions": captions}
-    argument = argument or "dates"
-    if argument not in tasks:
-        raise UserError(f"experiments/hard.py:{argument}: {argument!r}; {nearest(argument, tasks)}")
-    return tasks[argument]()
+    return choose(argument or "dates", tasks, "experiments/hard.py", "experiment")()
 
 
 def dates() -> Experiment:

@@ -16,7 +16,7 @@ the gradients, of trials that have been trained:
 
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, better, cross, rows
 
 SLOTS = ("encoder_attention", "decoder_attention", "cross_attention")
@@ -30,12 +30,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is neither "number" nor "scale".
     """
     experiments = {"number": number, "scale": scale}
-    argument = argument or "number"
-    if argument not in experiments:
-        raise UserError(
-            f"experiments/heads.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
-        )
-    return experiments[argument]()
+    return choose(argument or "number", experiments, "experiments/heads.py", "experiment")()
 
 
 def in_all(**settings: Any) -> dict[str, Any]:

@@ -8,19 +8,14 @@ hops that look at the same words. The label is the sum of two numbers hidden amo
 that two looks could suffice. All have as many parameters as one hop has.
 """
 
-from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Experiment, better, rows
 
 HOPS = (1, 2, 4, 8)
 PENALTIES = {"": 0.01, ", hardly a penalty": 1e-6}
 
 
-def get_experiment(argument: str = "") -> Experiment:
-    """The experiment; it takes no argument, and raises `UserError` if it is given one."""
-    if argument:
-        raise UserError(
-            f"experiments/hops.py:{argument}: it takes no argument, leave out ':{argument}'"
-        )
+def get_experiment() -> Experiment:
+    """The experiment."""
     looks = {
         f"{hops} hops{name}": {"system.attention.hops": hops, "auxiliary.hops": penalty}
         for hops in HOPS

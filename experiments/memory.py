@@ -15,7 +15,7 @@ is of more use to an LSTM than to an LSTMN.
 
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Axis, Claim, Contrast, Experiment, better, cross, rows
 
 FEW, MANY = 4, 16  # pairs
@@ -29,12 +29,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is neither "pairs" nor "age".
     """
     experiments = {"pairs": pairs, "age": age}
-    argument = argument or "pairs"
-    if argument not in experiments:
-        raise UserError(
-            f"experiments/memory.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
-        )
-    return experiments[argument]()
+    return choose(argument or "pairs", experiments, "experiments/memory.py", "experiment")()
 
 
 def pairs() -> Experiment:

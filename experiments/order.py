@@ -13,7 +13,7 @@ copy that must help; where the target itself is reversed, the plain order is the
 
 from typing import Any, Literal
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Axis, Budget, Claim, Contrast, Experiment, better, cross, rows
 
 ORDERS = rows({"copy": {"data.order": "same"}, "reverse": {"data.order": "reversed"}})
@@ -26,12 +26,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is neither "windows" nor "reading".
     """
     experiments = {"windows": windows, "reading": reading}
-    argument = argument or "windows"
-    if argument not in experiments:
-        raise UserError(
-            f"experiments/order.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
-        )
-    return experiments[argument]()
+    return choose(argument or "windows", experiments, "experiments/order.py", "experiment")()
 
 
 def windows() -> Experiment:

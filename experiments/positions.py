@@ -17,7 +17,7 @@ rest for words.
 
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Axis, Budget, Claim, Contrast, Experiment, better, cross, rows
 
 ADDED = ("sinusoidal", "learned")
@@ -37,12 +37,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is not "sides", "decoder", "longer" or "beside".
     """
     experiments = {"sides": sides, "decoder": decoder, "longer": longer, "beside": beside}
-    argument = argument or "sides"
-    if argument not in experiments:
-        raise UserError(
-            f"experiments/positions.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
-        )
-    return experiments[argument]()
+    return choose(argument or "sides", experiments, "experiments/positions.py", "experiment")()
 
 
 def translation(steps: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ until its turn comes.
 
 from typing import Any
 
-from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, rows
 
 ATTENTIONS: dict[str, dict[str, Any]] = {
@@ -25,12 +24,8 @@ ATTENTIONS: dict[str, dict[str, Any]] = {
 NONE: dict[str, Any] = {"system": "rnn_encoder_decoder", "system.encoder": 64}
 
 
-def get_experiment(argument: str = "") -> Experiment:
-    """The experiment; it takes no argument, and raises `UserError` if it is given one."""
-    if argument:
-        raise UserError(
-            f"experiments/quickstart.py:{argument}: it takes no argument, leave out ':{argument}'"
-        )
+def get_experiment() -> Experiment:
+    """The experiment."""
     sizes = {
         "system.embedding": 32,
         "system.encoder": 32,

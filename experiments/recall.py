@@ -25,7 +25,7 @@ convolutions of two depths, attention.
 import dataclasses
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Budget, Claim, Experiment, Search, better, choice, rows
 
 WIDTH, HEADS = 32, 2
@@ -48,12 +48,7 @@ def get_experiment(argument: str = "") -> Experiment:
         "hybrids": hybrids,
         "distance": distance,
     }
-    argument = argument or "pairs"
-    if argument not in experiments:
-        raise UserError(
-            f"experiments/recall.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
-        )
-    return experiments[argument]()
+    return choose(argument or "pairs", experiments, "experiments/recall.py", "experiment")()
 
 
 def pairs() -> Experiment:

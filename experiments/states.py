@@ -15,7 +15,7 @@ parameters as the LSTM.
 
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, better, rows
 
 SLOT = "system.attention"
@@ -28,16 +28,11 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is neither "parity" nor "permutations".
     """
-    argument = argument or "parity"
     groups = {
         "parity": ("parity", ("delta rule, beta to 2", "two reflections", "LSTM")),
         "permutations": ("symmetric", ("two reflections", "LSTM")),
     }
-    if argument not in groups:
-        raise UserError(
-            f"experiments/states.py:{argument}: {argument!r}; {nearest(argument, groups)}"
-        )
-    group, able = groups[argument]
+    group, able = choose(argument or "parity", groups, "experiments/states.py", "experiment")
     compared = {
         "softmax": layer("multihead", heads=4),
         "gated linear": layer("gated_linear", heads=4, key_share=1.0),

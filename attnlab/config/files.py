@@ -87,8 +87,11 @@ def call_file(path_and_argument: str, function: str, kind: str) -> object:
         call = runpy.run_path(str(file)).get(function)
         if not callable(call):
             raise UserError(f"{path}: no function {function}(argument) in this file")
-        needs_one = any(p.default is p.empty for p in inspect.signature(call).parameters.values())
-        return call(*([argument] if colon or needs_one else []))
+        parameters = inspect.signature(call).parameters.values()
+        if argument and not parameters:
+            raise UserError(f"{path_and_argument}: it takes no argument, leave out ':{argument}'")
+        given = parameters and (colon or any(p.default is p.empty for p in parameters))
+        return call(*([argument] if given else []))
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a user's file may raise anything, and leave
@@ -143,14 +146,15 @@ def _items(layer: Mapping[str, object] | ConfigDict) -> Iterable[tuple[str, obje
     return layer.items()
 
 
-def choose(name: str, table: Mapping[str, Choice], file: str) -> Choice:
-    """Returns the entry `name` of the `table` of a config `file`, whose argument names it.
+def choose(name: str, table: Mapping[str, Choice], file: str, kind: str = "system") -> Choice:
+    """Returns the entry `name` of the `table` of a `file`, whose argument names it; `kind` is the
+    word for such entries in messages.
 
     Raises:
       UserError: there is none, with the near names.
     """
     if name not in table:
-        raise UserError(f"{file} has no system {name!r}; {nearest(name, table)}")
+        raise UserError(f"{file} has no {kind} {name!r}; {nearest(name, table)}")
     return table[name]
 
 

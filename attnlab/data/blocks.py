@@ -223,7 +223,7 @@ def permuted(numbers: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarr
         """Applies the Feistel network once to the numbers x, a bijection of those below 4**half."""
         left, right = x >> shift, x & mask
         for key in keys:
-            left, right = right, left ^ (_mixed(right + key) & mask)
+            left, right = right, left ^ (_mix_bits(right + key) & mask)
         joined: np.ndarray = (left << shift) | right
         return joined
 
@@ -233,7 +233,7 @@ def permuted(numbers: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarr
     return positions.astype(np.int64)
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
+def _mix_bits(x: np.ndarray) -> np.ndarray:
     """Returns uint64 numbers mixed by the finalizer of MurmurHash3: every bit of x changes about
     half of the result's.
     """

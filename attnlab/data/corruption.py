@@ -93,9 +93,9 @@ class Spans:
         its target, int32.
         """
         noise = self.marks(len(ids), rng)
-        return self._replaced(ids, noise), self._replaced(ids, ~noise)
+        return self._replace_runs(ids, noise), self._replace_runs(ids, ~noise)
 
-    def _replaced(self, ids: np.ndarray, removed: np.ndarray) -> np.ndarray:
+    def _replace_runs(self, ids: np.ndarray, removed: np.ndarray) -> np.ndarray:
         """Returns the ids [n], as int32, with each run where `removed` [n] is True replaced by a
         single sentinel id (the first run by sentinel 0), and with EOS at the end.
         """

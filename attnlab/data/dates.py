@@ -84,7 +84,7 @@ class Dates(Sized):
         source, target = pair
         date = datetime.date.fromisoformat(target)
         for style in FORMATS:
-            parts = _written(date, style)
+            parts = _parts_in_style(date, style)
             text = "".join(part for _, part in parts)
             if source in (text, text.lower()):
                 break
@@ -105,11 +105,11 @@ def _pair(day: int, style: float, case: float) -> Pair:
     """
     date = datetime.date.fromordinal(day)
     styles = FORMATS if date.year in CENTURY else FORMATS[:-1]
-    text = "".join(part for _, part in _written(date, styles[int(style * len(styles))]))
+    text = "".join(part for _, part in _parts_in_style(date, styles[int(style * len(styles))]))
     return text.lower() if case < 0.5 else text, date.isoformat()
 
 
-def _written(date: datetime.date, style: str) -> list[tuple[str, str]]:
+def _parts_in_style(date: datetime.date, style: str) -> list[tuple[str, str]]:
     """Writes a date in a style such as "{d} {MMM} {yyyy}" and returns its parts as (field, text),
     with the field "" for the text between fields.
     """

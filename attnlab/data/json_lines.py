@@ -1,6 +1,6 @@
 """Pairs of texts as JSON lines: an object in every line, two of whose fields are the texts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,15 @@ class JsonLines(SplitFiles):
         return pairs
 
 
-def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def objects_of(
+    path: Path, lines: Iterable[str] | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the JSON object of every line of a file that is not blank, with the line's name for
-    error messages; raises `UserError` for a line that is no object.
+    error messages; raises `UserError` for a line that is no object. `lines` are those of the file
+    where they are read already, one after another.
     """
-    for number, line in enumerate(read_lines(path), 1):
-        if line:
+    for number, line in enumerate(read_lines(path) if lines is None else lines, 1):
+        if line.strip():
             where = f"{path}, line {number}"
             yield where, object_of(line, where)
 

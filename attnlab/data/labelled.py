@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.data.columns import Examples, Packed
+from attnlab.data.columns import Examples
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_texts
 from attnlab.data.learned import SIDES, Learned
 from attnlab.errors import UserError
@@ -106,7 +106,7 @@ def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
         (f"the {split} split has the label ", ", which the training split does not have"),
         strict=split == "train",
     )
-    return Examples(**_sides(learned, [texts for texts, _ in rows]), label=numbers)
+    return encode_texts(learned, [texts for texts, _ in rows], label=numbers)
 
 
 def answered(
@@ -125,7 +125,7 @@ def answered(
     truth: list[np.ndarray] = []
     for number, (_, label) in enumerate(rows, 1):
         try:
-            truth.append(_numbers(label, answer(label)))
+            truth.append(_finite_numbers(label, answer(label)))
             if truth[-1].shape != truth[0].shape:
                 shapes = f"of shape {truth[-1].shape}, {rows[0][1]!r} of example 1 {truth[0].shape}"
                 raise UserError(
@@ -135,11 +135,11 @@ def answered(
             raise UserError(
                 f"config.data: example {number} of the {split} split: {error}"
             ) from error
-    sides = _sides(learned, [texts for texts, _ in rows])
-    return Examples(**sides, label=np.asarray(truth, np.float32))
+    numbers = np.asarray(truth, np.float32)
+    return encode_texts(learned, [texts for texts, _ in rows], label=numbers)
 
 
-def _numbers(label: str, answer: Any) -> np.ndarray:
+def _finite_numbers(label: str, answer: Any) -> np.ndarray:
     """Converts `answer`, the number or array that a label stands for, to a float32 array; raises
     `UserError`, with the label, unless all its numbers are finite.
     """
@@ -168,18 +168,14 @@ def _check_texts(learned: Learned, rows: Sequence[Labelled], split: str) -> None
         )
 
 
-def unlabelled(learned: Learned, texts: Sequence[Sequence[str]]) -> Examples:
+def encode_texts(
+    learned: Learned, texts: Sequence[Sequence[str]], **further: np.ndarray
+) -> Examples:
     """Encodes texts as the column "source", and the second texts of pairs as "target", with EOS at
-    the end of each.
+    the end of each; `further` columns stand beside them.
     """
-    return Examples(**_sides(learned, texts))
-
-
-def _sides(learned: Learned, texts: Sequence[Sequence[str]]) -> dict[str, Packed]:
-    """Encodes texts, or pairs of them, and returns the columns "source" and, for pairs, "target".
-    See `unlabelled`.
-    """
-    return {
+    sides = {
         name: learned.vocabulary.packed(example[side] for example in texts)
         for side, name in enumerate(SIDES[: learned.sentences])
     }
+    return Examples(**sides, **further)

@@ -159,14 +159,14 @@ def draws(key: tuple[int, ...], rows: np.ndarray, width: int) -> np.ndarray:
     state = np.zeros((len(rows), 1), np.uint64)
     for number in (*key, rows[:, None], np.arange(width)):
         step = np.array(number, np.uint64, ndmin=1) + np.uint64(1)  # arrays overflow in silence
-        state = _mixed(state + _GOLDEN * step)
+        state = _mix_bits(state + _GOLDEN * step)
     return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
+def _mix_bits(x: np.ndarray) -> np.ndarray:
     """Returns uint64 numbers mixed by the finalizer of SplitMix64: every bit of x changes about
     half of the result's.
     """

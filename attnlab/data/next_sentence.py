@@ -146,7 +146,7 @@ class SentencePairs(ProcessBatches):
         room, half = self._room, self._room // 2
         first = min(len(left), max(room - len(right), room - half))
         second = min(len(right), max(room - len(left), half))
-        return _cut(left, first, numbers[3]), _cut(right, second, numbers[4]), relation
+        return _stretch(left, first, numbers[3]), _stretch(right, second, numbers[4]), relation
 
     def _elsewhere(self, begin: int, end: int, fraction: float) -> int:
         """Selects a sentence outside of the chunk of sentences `begin` ... `end` - 1 by `fraction`
@@ -174,7 +174,7 @@ class SentencePairs(ProcessBatches):
         return np.concatenate([self._ids[int(text)][:-1] for text in self._text[begin:end]])
 
 
-def _cut(tokens: np.ndarray, length: int, fraction: float) -> np.ndarray:
+def _stretch(tokens: np.ndarray, length: int, fraction: float) -> np.ndarray:
     """Returns `length` consecutive ones of the tokens; `fraction` in [0, 1) decides how many of the
     others are cut off at the front.
     """

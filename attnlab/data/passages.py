@@ -159,7 +159,7 @@ def to_examples(
     for owner, (row, question) in enumerate(zip(rows, questions, strict=True)):
         head = [special.bos, *_question_ids(row, windows), special.eos]
         body, number = row.passage.tolist(), row.numbers.tolist()
-        answer = _span(row, *question.answers[0]) if question.answers else None
+        answer = _token_span(row, *question.answers[0]) if question.answers else None
         room = len(body) if windows is None else windows.width - len(head) - 1
         for begin in [0] if windows is None else windows.begins(len(body), room):
             inside = slice(begin, begin + room)
@@ -183,7 +183,7 @@ def _question_ids(row: Read, windows: Windows | None) -> np.ndarray:
     return row.question if windows is None else row.question[: windows.question]
 
 
-def _span(row: Read, text: str, begin: int) -> tuple[int, int] | None:
+def _token_span(row: Read, text: str, begin: int) -> tuple[int, int] | None:
     """Returns where, among the ids of the passage in `row`, the first and the last piece are that
     cover the answer `text`, which begins at character `begin`; None if no piece does.
     """
@@ -205,7 +205,7 @@ def unreachable(
         """Returns whether the pieces that cover an answer, `text` at character `begin` of the
         passage, are few enough, give its text and lie within one window.
         """
-        span = _span(row, text, begin)
+        span = _token_span(row, text, begin)
         if span is None or span[1] - span[0] >= MOST:
             return False
         first, last = (row.places[row.numbers[position] - 1] for position in span)

@@ -91,7 +91,7 @@ class Prepared:
         """
         expression = getattr(self, split)
         try:
-            return builder.as_data_source(split=expression, decoders=_undecoded(builder))
+            return builder.as_data_source(split=expression, decoders=_raw_image_decoders(builder))
         # what the library says of data that is not there, and of tfrecord
         except NotImplementedError as error:
             if builder.is_prepared():
@@ -178,7 +178,7 @@ def _named_builder(dataset: str, directory: str, folder: str | None) -> Any:
     import tensorflow_datasets as tfds
 
     try:
-        return _by_code(dataset, directory, folder)
+        return _builder_from_code(dataset, directory, folder)
     except (ValueError, tfds.core.DatasetNotFoundError):  # no such config, or not yet such a name
         for name in _OLDER:
             importlib.import_module(f"tensorflow_datasets.{name}")
@@ -197,10 +197,10 @@ def _named_builder(dataset: str, directory: str, folder: str | None) -> Any:
             f"config.data.dataset={dataset!r}: {name} has no config {config!r};"
             f" {nearest(config, configs)}"
         )
-    return _by_code(dataset, directory, folder)
+    return _builder_from_code(dataset, directory, folder)
 
 
-def _by_code(dataset: str, directory: str, folder: str | None) -> Any:
+def _builder_from_code(dataset: str, directory: str, folder: str | None) -> Any:
     """Returns the builder of a dataset from its code, with data in a folder (None: the library's
     own), or, if the code needs TensorFlow, which is missing, a read-only one from the prepared
     files; raises `UserError` if there are none.
@@ -249,7 +249,7 @@ def features_of(builder: Any) -> dict[str, Any]:
     return dict(flattened(builder.info.features or {}, ""))
 
 
-def _undecoded(builder: Any) -> dict[str, Any] | None:
+def _raw_image_decoders(builder: Any) -> dict[str, Any] | None:
     """Returns a dict of decoder settings, by the name of each image feature, with which the library
     leaves images as encoded bytes, or None if the dataset has no image feature.
     """

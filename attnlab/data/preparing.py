@@ -109,13 +109,13 @@ class Preparation(NamedTuple):
     ids: int
 
 
-def prepare(
-    folder: Path,
-    job: Asked,
-    processes: int,
-    on_chunk: Callable[[Preparation], None],
-    log: Callable[[str], None],
-) -> Index:
+OnChunk = Callable[[Preparation], None]
+"""Is called after every chunk."""
+Log = Callable[[str], None]
+"""Takes a line about what is done."""
+
+
+def prepare(folder: Path, job: Asked, processes: int, on_chunk: OnChunk, log: Log) -> Index:
     """Encodes the corpus of a job into shards and an index in `folder`, calls `on_chunk` after each
     chunk and returns the index; continues an unfinished folder, only checks a finished one, and
     raises `UserError` for a folder of another job or in use.
@@ -134,12 +134,12 @@ def prepare(
     source = job.corpus.fingerprint()
     plan = job.plan(source)
     is_new = not folder.exists()
-    finished = _finished(folder, plan)
+    finished = _finished_index(folder, plan)
     if finished is not None:
         log(f"{folder} is complete: every shard was held against its hash, nothing is left to do")
         return finished
     has_vocabulary = isinstance(job.vocabulary, Vocabulary) or (folder / PLAN).is_file()
-    learned = None if has_vocabulary else _learned(job, log)  # before anything is written
+    learned = None if has_vocabulary else _learn_vocabulary(job, log)  # before anything is written
     try:
         lock = RunLock(folder)
     except Held as error:
@@ -158,14 +158,14 @@ def prepare(
     return index
 
 
-def _learned(job: Asked, log: Callable[[str], None]) -> Vocabulary:
+def _learn_vocabulary(job: Asked, log: Log) -> Vocabulary:
     """Trains a vocabulary on a sample of the corpus and returns it, after a line to `log`."""
     assert isinstance(job.vocabulary, dict)
     log(f"learning the vocabulary from at most {job.sample} MiB of text")
     return Vocabulary.train(sample(job.corpus, job.sample * 2**20), **job.vocabulary)
 
 
-def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
+def _finished_index(folder: Path, plan: dict[str, Any]) -> Index | None:
     """Returns the index of a finished folder after checking it against the plan and its hashes,
     None for an empty or unfinished one; raises `UserError` if its plan differs or it has other
     files.
@@ -216,7 +216,7 @@ def _vocabulary(
     job: Asked,
     plan: dict[str, Any],
     learned: Vocabulary | None,
-    log: Callable[[str], None],
+    log: Log,
 ) -> Vocabulary:
     """Returns the vocabulary saved in the folder; in a new folder first saves the plan and the
     vocabulary of the job, or the `learned` one if the job has none.
@@ -261,9 +261,7 @@ class _Writing:
         self.filled = 0
         self.documents: list[np.ndarray] = []
 
-    def run(
-        self, processes: int, on_chunk: Callable[[Preparation], None], log: Callable[[str], None]
-    ) -> Index:
+    def run(self, processes: int, on_chunk: OnChunk, log: Log) -> Index:
         """Encodes the text that no finished shard contains, writes the remaining shards and the
         index, and returns the index; raises `BadSource` if there is no document.
         """
@@ -282,7 +280,7 @@ class _Writing:
             raise BadSource("there is no document in the text")
         return self._write_index()
 
-    def _resume(self, log: Callable[[str], None]) -> None:
+    def _resume(self, log: Log) -> None:
         """Appends to `shards` those that an earlier run finished and whose hashes match, up to the
         first other shard, and sets `place` to where in the text the next shard begins.
         """

@@ -256,7 +256,7 @@ class Shards(SplitFiles):
         """
         parts: dict[str, Split] = {}
         for split in splits:
-            folder, index, first, last = self._part(split)
+            folder, index, first, last = self._find_part(split)
             if vocabulary is None:
                 vocabulary = Vocabulary.load(folder / VOCABULARY)
             if index.vocabulary["sha256"] != digest(vocabulary):
@@ -274,14 +274,14 @@ class Shards(SplitFiles):
                 Decoded(stored, vocabulary),
                 Examples(ids=stored),
                 hashlib.sha256(f"{index.sha256} {first} {last}".encode()).hexdigest(),
-                _counted(stored, index, vocabulary.special),
+                _count_stored(stored, index, vocabulary.special),
             )
         assert vocabulary is not None
         return StoredTexts({}, {}, Learned.of_vocabulary(vocabulary), source=self).with_splits(
             parts
         )
 
-    def _part(self, split: str) -> tuple[Path, Index, int, int]:
+    def _find_part(self, split: str) -> tuple[Path, Index, int, int]:
         """Returns the folder of a split, its index, and the first document of the configured part
         and the one after its last; raises `UserError` if there is none.
         """
@@ -309,7 +309,7 @@ def in_parts(ids: Any) -> Iterator[np.ndarray]:
         yield ids[begin : begin + AT_ONCE]
 
 
-def _counted(stored: Stored, index: Index, special: Special) -> dict[str, int]:
+def _count_stored(stored: Stored, index: Index, special: Special) -> dict[str, int]:
     """Returns as a dict the numbers of texts, tokens, unknown tokens and characters of the stored
     documents, from the index for a whole folder, else by reading them.
     """

@@ -225,11 +225,9 @@ def lanes(
     numbers = {name: column.ids for name, column in (extra or {}).items()}
     if texts == "packed":
         return Blocks(ids.ids, extra=numbers, **options)
-    return (
-        Lanes(ids.ids, extra=numbers, **options)
-        if texts in ("joined", "crops")
-        else Turns(ids, extra=numbers, **options)
-    )
+    if texts in ("joined", "crops"):
+        return Lanes(ids.ids, extra=numbers, **options)
+    return Turns(ids, extra=numbers, **options)
 
 
 def shifted_texts(ids: Packed, special: Special = OURS, window: int | None = None) -> Examples:

@@ -37,6 +37,7 @@ from attnlab.tasks.protocol import Numbers
 from attnlab.tasks.schemas import Reinforce
 
 COVERAGE = "doubly_stochastic"
+Arrays = Mapping[str, jax.Array]
 
 
 class Terms(Protocol):
@@ -116,9 +117,7 @@ class Auxiliary:
             return None
         return {"baseline": jnp.zeros(self.length if self.sampling.reward == "to_go" else 1)}
 
-    def follow(
-        self, carried: Mapping[str, jax.Array], tracked: Mapping[str, jax.Array]
-    ) -> dict[str, jax.Array]:
+    def follow(self, carried: Arrays, tracked: Arrays) -> dict[str, jax.Array]:
         """Returns the "baseline" of rewards in `carried`, moved towards the mean reward at each
         step of a batch, which `tracked` gives as sums of "rewards" and numbers of "rows".
         """
@@ -181,13 +180,11 @@ class Auxiliary:
         episode = reinforce.Episode(
             log_likelihood, *self._choices(collected[SAMPLES], real, target), target
         )
-        choice_loss, tracked = self._reward(self.sampling, episode, carried["baseline"])
+        choice_loss, tracked = self._choice_loss(self.sampling, episode, carried["baseline"])
         entropy = jnp.where(target, episode.entropy, 0.0).sum()
         return added + choice_loss, {**sums, "choice_entropy": entropy, "tracked": tracked}
 
-    def _penalties(
-        self, collected: Mapping[str, Any], real: Mapping[str, jax.Array]
-    ) -> dict[str, jax.Array]:
+    def _penalties(self, collected: Mapping[str, Any], real: Arrays) -> dict[str, jax.Array]:
         """Sums by name each penalty that attention modules left in the collection `collected`, over
         all modules and real queries; `real` has by side ("source", ...) a mask [B,T] of the
         positions that count. A scan over time gives [B,T,1] for [B,T].
@@ -203,7 +200,7 @@ class Auxiliary:
         return totals
 
     def _choices(
-        self, samples: Mapping[str, Any], real: Mapping[str, jax.Array], target: jax.Array
+        self, samples: Mapping[str, Any], real: Arrays, target: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Returns log p and entropy [B,T] of what attention sampled at each target step, summed
         over all modules in the collection `samples`; choices in the source all count at the first
@@ -228,7 +225,7 @@ class Auxiliary:
             log_prob, entropy = log_prob + p, entropy + h
         return log_prob, entropy
 
-    def _reward(
+    def _choice_loss(
         self, node: Reinforce, episode: reinforce.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Returns the loss term, summed over rows, that trains the sampled choices of an episode by

@@ -30,7 +30,7 @@ from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
 from attnlab.tasks.metrics import with_metrics
-from attnlab.tasks.protocol import Loaded, Numbers, Rngs, Scores, Shown, Smoothing, Totals
+from attnlab.tasks.protocol import Loaded, Loss, Numbers, Rngs, Scores, Shown, Smoothing, Totals
 from attnlab.tasks.schemas import Settings
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.step import Batch, Params, Sums, Tree
@@ -260,7 +260,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         *,
         carried: Tree = None,
         numbers: Numbers | None = None,
-    ) -> tuple[jax.Array, Sums]:
+    ) -> Loss:
         """Returns the summed training loss of a batch, with label smoothing, dropout and the terms
         of `auxiliary`, and the other sums by name. The terms are among these, with "cross_entropy",
         by their names. `numbers` replace those of the config.

@@ -105,7 +105,7 @@ def average_precisions(
         if total:
             order = np.argsort(-np.concatenate(scores), kind="stable")
             hits, ignored = np.concatenate(outcomes)[order].transpose(1, 2, 0)
-            result[number] = [_under_curve(*row, total) for row in zip(hits, ignored, strict=True)]
+            result[number] = [_ap_of_class(*row, total) for row in zip(hits, ignored, strict=True)]
     return result
 
 
@@ -135,7 +135,7 @@ def _hits_and_ignored(
     return outcomes
 
 
-def _under_curve(is_hit: np.ndarray, is_ignored: np.ndarray, total: int) -> float:
+def _ap_of_class(is_hit: np.ndarray, is_ignored: np.ndarray, total: int) -> float:
     """Computes average precision from flags of answers by falling score: the mean over `RECALLS` of
     the largest precision at that recall or higher. `is_ignored` answers count for nothing; `total`
     is the number of objects.

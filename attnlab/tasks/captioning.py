@@ -36,13 +36,8 @@ from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
 from attnlab.tasks.maps import ImageExample, numbered
-from attnlab.tasks.models import (
-    check_statistics,
-    left_aside,
-    shapes_of,
-    system_factory,
-)
-from attnlab.tasks.protocol import Batch, Params, Scores, Sides, Sums, Tree
+from attnlab.tasks.models import check_statistics, left_aside, shapes_of, system_factory
+from attnlab.tasks.protocol import Batch, Loss, Params, Scores, Sides, Tree
 from attnlab.tasks.tokens import check_output_bias, cross_entropy
 from attnlab.tasks.written import ScoredAsText
 
@@ -156,9 +151,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         target_in = self.target_in(batch["target"])
         return self.system.apply({"params": params}, images, target_in, real, **options)
 
-    def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **options: Any
-    ) -> tuple[jax.Array, Sums]:
+    def loss(self, params: Params, batch: Batch, key: jax.Array, **options: Any) -> Loss:
         """See `Task.loss`, of images changed as `config.augmentation` says."""
         step_key, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
         images = self.config.augmentation.call(augmented, step_key, images)

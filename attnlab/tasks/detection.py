@@ -30,7 +30,7 @@ from attnlab.systems.vision.protocol import Detected, Detector
 from attnlab.tasks import schemas
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
 from attnlab.tasks.images import ImageTask
-from attnlab.tasks.protocol import Response, Rngs, Scores, Smoothing, Totals
+from attnlab.tasks.protocol import Response, Responses, Rngs, Scores, Smoothing, Totals
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.training.step import Batch, Params, Sums
 
@@ -224,9 +224,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
             real=np.ones(count, np.int32),
         )
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """The objects of each image with a score of at least 0.5, the likeliest first: class, score,
         first row, first column, height and width in pixels; sorted by nothing (0).
         """
@@ -239,7 +237,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         (detected,) = self.detections(params, self.unlabelled(image[None]))
         height, width = image.shape[:2]
         rows, columns, boxes, names = np.arange(height) + 0.5, np.arange(width) + 0.5, [], []
-        for name, score, (row, column, high, wide) in self._shown(detected):
+        for name, score, (row, column, high, wide) in self._confident_objects(detected):
             inside = (abs(rows - row - high / 2) < high / 2)[:, None]
             inside = inside & (abs(columns - column - wide / 2) < wide / 2)
             boxes.append(score * inside)
@@ -248,7 +246,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
             {"answer": AttentionMap(np.array(boxes, np.float32), names, (), image)} if boxes else {}
         )
 
-    def _shown(self, detected: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
+    def _confident_objects(self, detected: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
         """Yields for each detected object with a score of at least 0.5, the likeliest first, its
         class name, its score, and its box in pixels (first row, first column, height, width).
         """
@@ -260,12 +258,12 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
                 yield self.data.learned.classes[detected.classes[row]], score, box * sides
 
     def _written(self, detected: Answers) -> str:
-        """Writes the objects of an image that `_shown` gives as one text with class, score and box
+        """Writes the objects of an image that `_confident_objects` gives as one text with class, score and box
         of each; "nothing" if there is none.
         """
         objects = [
             f"{name} {score:.3f} {' '.join(f'{side:.1f}' for side in box)}"
-            for name, score, box in self._shown(detected)
+            for name, score, box in self._confident_objects(detected)
         ]
         return ", ".join(objects) or "nothing"
 

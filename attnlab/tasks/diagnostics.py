@@ -30,7 +30,7 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.models import built
-from attnlab.tasks.protocol import Response, Scores, Smoothing, TextExample
+from attnlab.tasks.protocol import Responses, Scores, Smoothing, TextExample
 from attnlab.tasks.tokens import (
     OneTextTask,
     beside_words,
@@ -186,9 +186,7 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         words_of(line)
         return TextExample(line)
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """What the system says behind every word of each line, as "word/answer word/answer ..."."""
         answered = self._answered(params, examples)
         return [beside_words(*pair) for pair in zip(lines, answered, strict=True)]

@@ -44,7 +44,7 @@ def together(
                 " name runs of one task"
             )
         ours = (members or [member])[0].vocabularies
-        if not all(_same(*pair) for pair in zip(member.vocabularies, ours, strict=True)):
+        if not all(_encode_alike(*pair) for pair in zip(member.vocabularies, ours, strict=True)):
             raise UserError(
                 f"{name} has another vocabulary than {first}; train the members of an ensemble on"
                 " the same data"
@@ -56,7 +56,7 @@ def together(
     return joined, {f"members_{number}": params for number, (_, _, params) in enumerate(runs)}
 
 
-def _same(first: Vocabulary, second: Vocabulary) -> bool:
+def _encode_alike(first: Vocabulary, second: Vocabulary) -> bool:
     """Whether both turn a text into the same ids."""
     alike = all(first.settings[name] == second.settings[name] for name in ("kind", "lowercase"))
     return alike and first.tokens(range(first.size)) == second.tokens(range(second.size))

@@ -36,7 +36,7 @@ from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.images import Choosing, ImageTask
 from attnlab.tasks.maps import ImageExample, numbered
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Tree
+from attnlab.tasks.protocol import Batch, Loss, Params, Scores, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 
 
@@ -130,9 +130,7 @@ class ImageClassification(
         """See `ImageTask.real`."""
         return jnp.asarray(batch["label"]) > 0
 
-    def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **options: Any
-    ) -> tuple[jax.Array, Sums]:
+    def loss(self, params: Params, batch: Batch, key: jax.Array, **options: Any) -> Loss:
         """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
         and "correct" beside it.
         """

@@ -29,7 +29,7 @@ from attnlab.tasks.base import Config, Data, Model, Task
 from attnlab.tasks.choices import likeliest
 from attnlab.tasks.maps import ImageExample, Overlays, gates_of, numbered
 from attnlab.tasks.models import check_statistics, refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Batch, Params, Response, Sides, Tree, Typed
+from attnlab.tasks.protocol import Batch, Params, Responses, Sides, Tree, Typed
 
 _CLASSES = 2  # of a system that is built to be checked; any number does
 _LOOKED_AT = 1000  # images, to know whether an augmentation does anything
@@ -67,9 +67,7 @@ class Choosing(Task[Config, Data, Model]):
         """The names of the classes."""
         return self.data.learned.classes  # type: ignore[attr-defined,no-any-return]
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """The likeliest class of each example, and its log probability."""
         logits = self.outputs_of(params, examples).astype(np.float64)
         return [[likeliest(row, self.classes)] for row in logits]

@@ -39,7 +39,7 @@ from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.models import chosen_weights, shapes_of, system_factory
-from attnlab.tasks.protocol import Numbers, Response, Scores, Sides, TextExample, Totals
+from attnlab.tasks.protocol import Numbers, Response, Responses, Scores, Sides, TextExample, Totals
 from attnlab.tasks.reading import (
     RowsApart,
     check_packs,
@@ -292,9 +292,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         """See `Task.longer_than`; where texts are read in pieces length is no matter."""
         return super().longer_than(limit, lines) if self._apart else []
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """Returns each line followed by what the system writes after it, up to an end, a stop text
         or the limit, by the method of `config.decoding`, with scores.
         """

@@ -26,9 +26,10 @@ from attnlab.tasks.protocol import Example, Params
 if TYPE_CHECKING:
     from attnlab.tasks import AnyTask
 
-MapProgram = Callable[[Params, Sequence[Any]], dict[str, AttentionMap]]
+Maps = dict[str, AttentionMap]
+MapProgram = Callable[[Params, Sequence[Any]], Maps]
 """Of parameters and one row of inputs, the maps [H,Tq,Tk] of a pass by name."""
-Overlays = tuple[dict[str, AttentionMap], dict[str, np.ndarray]]
+Overlays = tuple[Maps, dict[str, np.ndarray]]
 """Maps over an image by name, and the gates of a pass as arrays."""
 
 IMAGE = "image"
@@ -99,7 +100,7 @@ class Chosen:
     rows: Sequence[int] | None = None
     kinds: Sequence[Kind] = ("exact", "effective", "sensitivity")
 
-    def among(self, maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
+    def among(self, maps: Mapping[str, AttentionMap]) -> Maps:
         """Returns those of `maps` whose name and kind are chosen, cut to the chosen heads and rows;
         raises `UserError` if no map has such a name, or a map no such head or row."""
         for pattern in self.names:
@@ -111,10 +112,12 @@ class Chosen:
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names)
         }
         return {
-            name: self._cut(name, map_) for name, map_ in named.items() if map_.kind in self.kinds
+            name: self._narrow(name, map_)
+            for name, map_ in named.items()
+            if map_.kind in self.kinds
         }
 
-    def _cut(self, name: str, map_: AttentionMap) -> AttentionMap:
+    def _narrow(self, name: str, map_: AttentionMap) -> AttentionMap:
         weights = map_.weights
         for axis, word, numbers in ((1, "head", self.heads), (2, "row", self.rows)):
             if numbers is None:
@@ -132,7 +135,7 @@ CHEAP_MAPS = Chosen(kinds=("exact", "effective"))  # a sensitivity takes many pa
 
 def attention_maps(
     task: "AnyTask", params: Params, example: Example, chosen: Chosen = EVERY_MAP
-) -> dict[str, AttentionMap]:
+) -> Maps:
     """Returns the chosen attention maps [H,Tq,Tk] of an example by name, with labelled rows and
     columns; those of a side that the task does not label, and hops, are numbered; raises `UserError`
     as `Chosen.among` does.
@@ -143,7 +146,7 @@ def attention_maps(
 
 def maps_of_examples(
     task: "AnyTask", params: Params, examples: Iterable[Example], maps_for: MapProgram
-) -> Iterator[dict[str, AttentionMap]]:
+) -> Iterator[Maps]:
     """Yields for each example its labelled attention maps [H,Tq,Tk] by name, those that the program
     `maps_for` gives; texts are read with padding to a multiple of `WIDTH` tokens, so that few
     programs are compiled, and the maps are without it.
@@ -173,9 +176,7 @@ def maps_of_examples(
         yield _labelled(maps, sides)
 
 
-def _labelled(
-    maps: Mapping[str, AttentionMap], sides: Mapping[str, Any], chosen: Sequence[int] | None = None
-) -> dict[str, AttentionMap]:
+def _labelled(maps: Maps, sides: Mapping[str, Any], chosen: Sequence[int] | None = None) -> Maps:
     """Returns `maps` with the labels of their rows and columns, those in `sides` for the side or
     else numbers; of rows only the labels at the indices `chosen` (None for all).
     """
@@ -198,7 +199,7 @@ def _labelled(
 
 def maps_of(
     system: System, params: Params, read: Sequence[Any], chosen: Chosen = EVERY_MAP
-) -> dict[str, AttentionMap]:
+) -> Maps:
     """Runs a system on one row of inputs and returns the chosen maps by name, on the host, [H,Tq,Tk]
     each, between the sides that the system names. Of a system without any, those of
     `sensitivities`.
@@ -216,12 +217,12 @@ def map_program(system: System, chosen: Chosen = EVERY_MAP) -> MapProgram:
     names: list[str] = []
 
     @OnRows
-    def look(params: Params, *read: jax.Array) -> dict[str, AttentionMap]:
+    def look(params: Params, *read: jax.Array) -> Maps:
         maps = chosen.among(recorded(system, params, read))
         names[:] = maps  # a program would put them in another order
         return maps
 
-    def maps_for(params: Params, read: Sequence[Any]) -> dict[str, AttentionMap]:
+    def maps_for(params: Params, read: Sequence[Any]) -> Maps:
         maps = jax.device_get(look(params, *read))
         return {
             name: dataclasses.replace(maps[name], weights=np.asarray(maps[name].weights[0]))
@@ -231,18 +232,18 @@ def map_program(system: System, chosen: Chosen = EVERY_MAP) -> MapProgram:
     return maps_for
 
 
-def map_shapes(task: "AnyTask", chosen: Chosen = EVERY_MAP) -> dict[str, AttentionMap]:
+def map_shapes(task: "AnyTask", chosen: Chosen = EVERY_MAP) -> Maps:
     """Returns the chosen maps by name with the shapes of their weights alone, of a pass over the
     shortest inputs that is traced and not run; raises `UserError` as `Chosen.among` does.
     """
 
-    def passing(params: Params, *read: Any) -> dict[str, AttentionMap]:
+    def passing(params: Params, *read: Any) -> Maps:
         return chosen.among(recorded(task.system, params, read))
 
     return jax.eval_shape(passing, task.shapes, *task.init_inputs())  # type: ignore[no-any-return]
 
 
-def recorded(system: System, params: Params, read: Sequence[jax.Array]) -> dict[str, AttentionMap]:
+def recorded(system: System, params: Params, read: Sequence[jax.Array]) -> Maps:
     """Returns every map [1,H,Tq,Tk] of a pass over one row by name, for a program: those that the
     system records, or, if it records none, its `sensitivities`.
     """
@@ -251,9 +252,7 @@ def recorded(system: System, params: Params, read: Sequence[jax.Array]) -> dict[
     return maps or sensitivities(system, params, read)
 
 
-def sensitivities(
-    system: System, params: Params, read: Sequence[jax.Array]
-) -> dict[str, AttentionMap]:
+def sensitivities(system: System, params: Params, read: Sequence[jax.Array]) -> Maps:
     """Returns, for a system without attention and without mixers, how much each of its outputs
     depends on each token, place or pixel that it reads, [B,1,n,S] by "sensitivity_to/SIDE":
 
@@ -346,7 +345,7 @@ def over_image(
     image: np.ndarray,
     maps: Mapping[str, AttentionMap],
     grid: tuple[int, int] | None = None,
-) -> dict[str, AttentionMap]:
+) -> Maps:
     """Returns the maps [heads,Tq,Tk] whose keys are places of the image, averaged over heads and
     laid out on a grid, [R,h,w]; the grid is the given one if it has as many places, else inferred.
     Where places look, the class token's row if there is one, and the mean over places.

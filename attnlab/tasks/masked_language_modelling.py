@@ -39,12 +39,8 @@ from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.models import built
-from attnlab.tasks.protocol import Response, Smoothing, TextExample
-from attnlab.tasks.tokens import (
-    RunningTextTask,
-    check_output_bias,
-    cross_entropy,
-)
+from attnlab.tasks.protocol import Response, Responses, Smoothing, TextExample
+from attnlab.tasks.tokens import RunningTextTask, check_output_bias, cross_entropy
 from attnlab.training.step import Batch, Params, Sums, Tree
 
 MASK = "[MASK]"  # what a person types for a token that is to be told
@@ -127,6 +123,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         system = build_system(config, data.vocabulary.size, self.special)
         super().__init__(config, data, system)
         self._pairs = config.batch.texts == "pairs"
+        self._longest = config.batch.max_length - 1  # beside what begins the row
         self.measures = {
             name: measure
             for name, measure in type(self).measures.items()
@@ -202,19 +199,20 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         follow from the seed.
         """
         ids, size = self.data.ids["train"], self.config.batch.size
-        options: dict[str, Any] = {"size": size, "seed": seed, "special": self.special, **shared}
-        longest = self.config.batch.max_length - 1  # beside what begins the row
+        options: dict[str, Any] = {"size": size, "seed": seed, **shared}
         inner: Batches
-        match self.config.batch.texts:
-            case "packed":
-                inner = Blocks(ids.ids, length=longest, **options)
-            case "pairs":
-                inner = SentencePairs(ids, length=longest, **options)
-            case _:
-                windows = self.config.batch.longer == "windows"
-                inner = Apart(ids, max_length=longest, windows=windows, **options)
+        if self.config.batch.texts == "apart":
+            options |= {"windows": self.config.batch.longer == "windows", "special": self.special}
+            inner = Apart(ids, max_length=self._longest, **options)
+        else:
+            inner = self._shared_rows(ids, **options)
         first = shared["process_index"] * (size // shared["process_count"])
         return Masked(inner, self.masking, seed, first)
+
+    def _shared_rows(self, ids: Packed, **options: Any) -> SentencePairs | Blocks:
+        """The rows in which texts `ids` stand side by side: pairs of segments, or packed texts."""
+        options |= {"length": self._longest, "special": self.special}
+        return SentencePairs(ids, **options) if self._pairs else Blocks(ids.ids, **options)
 
     # --- scores ---
 
@@ -222,12 +220,10 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         """Yields the masked batches of a split with the numbers of their rows, -1 for padding; what
         is hidden depends on these alone.
         """
-        ids, size, longest = self.data.ids[split], self.at_once, self.config.batch.max_length - 1
+        ids, size, longest = self.data.ids[split], self.at_once, self._longest
         batches: Iterator[tuple[np.ndarray, HostBatch]]
         if self.config.batch.texts != "apart":
-            options: dict[str, Any] = {"size": size, "length": longest, "special": self.special}
-            blocks: SentencePairs | Blocks
-            blocks = SentencePairs(ids, **options) if self._pairs else Blocks(ids.ids, **options)
+            blocks = self._shared_rows(ids, size=size)
             batches = (
                 (step * size + np.arange(size), blocks(step))
                 for step in range(blocks.batches_per_epoch)
@@ -258,7 +254,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         Raises:
           UserError: a line in which nothing is hidden.
         """
-        rows = [self._cut(line) for line in lines]
+        rows = [self._ids(line) for line in lines]
         for line, ids in zip(lines, rows, strict=True):
             if self._mask not in ids:
                 raise UserError(
@@ -267,7 +263,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
                 )
         return Examples(source=Packed(rows, self.special.pad))
 
-    def _cut(self, line: str) -> np.ndarray:
+    def _ids(self, line: str) -> np.ndarray:
         """Returns the ids of a line between BOS and EOS, with the mask's id where the line has
         `MASK` or the vocabulary's mask.
         """
@@ -289,13 +285,11 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         chances = jax.nn.log_softmax(logits, axis=-1).at[..., ids].set(-jnp.inf)
         return chances.argmax(axis=-1), chances.max(axis=-1)
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """Returns each line with every mask replaced by its most probable token, each predicted
         independently; its score is the sum of their log probabilities.
         """
-        responses: list[list[Response]] = [[] for _ in lines]
+        responses: Responses = [[] for _ in lines]
         longest = self.config.batch.max_length
         for rows, batch in evaluation_batches(examples, size=self.at_once, buckets=widths(longest)):
             ids, chances = jax.device_get(self._likeliest_of(params, batch["source"]))
@@ -308,4 +302,4 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
 
     def read_ids(self, example: TextExample) -> np.ndarray:
         """A text, in which tokens may be hidden."""
-        return self._cut(example.source)
+        return self._ids(example.source)

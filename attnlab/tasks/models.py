@@ -25,13 +25,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import (
-    Classifier,
-    LanguageModel,
-    Seq2Seq,
-    System,
-    TokenClassifier,
-)
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.protocol import Numbers, Params, Totals, Tree
 from attnlab.training.hyperparameters import WEIGHTS
@@ -48,13 +42,13 @@ def system_factory(config: schemas.Settings, base: type[System]) -> Any:
         statistics of batches with microbatches.
     """
     factory = build(SYSTEMS, config.system, "system")
-    if not _is(factory.func, (base,)):
+    if not _is_subclass(factory.func, (base,)):
         writes = issubclass(base, (LanguageModel, Seq2Seq))
-        reads = _is(factory.func, (Classifier, TokenClassifier))
+        reads = _is_subclass(factory.func, (Classifier, TokenClassifier))
         why = "; it reads whole texts, both ways, and writes none" if writes and reads else ""
         raise UserError(
             f"system={config.system.name}: expected a class derived from"
-            f" {base.__module__}.{base.__name__}; {_fitting(base)}{why}"
+            f" {base.__module__}.{base.__name__}; {_list_fitting_systems(base)}{why}"
         )
     norm = behind(factory.keywords.get("normalisation"))
     if getattr(norm, "over_batch", False):
@@ -80,7 +74,7 @@ def watched_pass(
     return outputs, collected, {"statistics": statistics} if statistics else {}
 
 
-def _is(component: Any, bases: tuple[type, ...]) -> bool:
+def _is_subclass(component: Any, bases: tuple[type, ...]) -> bool:
     return isinstance(component, type) and issubclass(component, bases)
 
 
@@ -117,7 +111,7 @@ def _check_slot(factory: Any, need: Need, where: str) -> None:
     if getattr(mechanism, "absent", False):
         return
     base = Mixer if need.mixes else Attention
-    if not _is(mechanism, (base,)):  # a dotted path may lead to anything
+    if not _is_subclass(mechanism, (base,)):  # a dotted path may lead to anything
         raise UserError(f"{where}: expected a class derived from {base.__module__}.{base.__name__}")
     need.check(mechanism, where, factory.keywords)
 
@@ -143,11 +137,11 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
     failed: list[tuple[str, ...]] = []
 
     def check(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-        """Calls a method as `_checked_look` does and records the path of the module in which it
+        """Calls a method as `_call_and_check_read` does and records the path of the module in which it
         raised `UserError`.
         """
         try:
-            return _checked_look(method, args, kwargs, context)
+            return _call_and_check_read(method, args, kwargs, context)
         except UserError:
             failed.append(context.module.path)  # the innermost first
             raise
@@ -256,7 +250,7 @@ def check_bytes(shapes: Tree, subject: str, times: int = 1) -> None:
         )
 
 
-def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+def _call_and_check_read(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
     """Calls a method of a module and returns its result; raises `UserError` where `read` of a
     mechanism gives another thing than a `Reading` whose context is as wide as the mechanism.
     """
@@ -283,7 +277,7 @@ def _kind(result: Any) -> str:
     return "an array" if isinstance(result, jax.Array) else f"a {type(result).__name__}"
 
 
-def _fitting(base: type[System]) -> str:
+def _list_fitting_systems(base: type[System]) -> str:
     """The registered systems that derive from `base`, as the tail of an error message."""
     return "choose from: " + ", ".join(
         name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base)
@@ -350,7 +344,7 @@ def check_ratios(kind: Any) -> None:
     the loss of its perplexity. A class that declares other measures than its base need not repeat
     the ratios; measures that are a property are not known here.
     """
-    by_name = {name: _owner(kind, name) for name in ("ratios", "measures")}
+    by_name = {name: _declaring_class(kind, name) for name in ("ratios", "measures")}
     if by_name["measures"] is None or not issubclass(by_name["ratios"], by_name["measures"]):
         return
     if not isinstance(kind.measures, Mapping):
@@ -360,7 +354,7 @@ def check_ratios(kind: Any) -> None:
             raise UserError(f"ratios: {name!r} is no measure; {nearest(name, kind.measures)}")
 
 
-def _owner(kind: type, name: str) -> Any:
+def _declaring_class(kind: type, name: str) -> Any:
     """The class from which a class has an attribute; None where it has none."""
     return next((base for base in kind.__mro__ if name in vars(base)), None)
 

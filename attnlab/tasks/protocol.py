@@ -32,6 +32,8 @@ Numbers: TypeAlias = Mapping[str, Tree]
 """Numbers of a config by dotted name, as arguments of a program."""
 Rngs: TypeAlias = dict[str, jax.Array]
 """The random streams of a pass, by name."""
+Loss: TypeAlias = tuple[jax.Array, Sums]
+"""The summed loss of a batch, and sums to report."""
 Scores: TypeAlias = dict[str, Any]
 """Numbers by name, or tables of them: row to column to number."""
 Sides: TypeAlias = Mapping[str, Sequence[str]]
@@ -74,6 +76,10 @@ class Response:
 
     text: str
     score: float
+
+
+Responses: TypeAlias = list[list[Response]]
+"""The answers to each of several lines, the best of a line first."""
 
 
 class Loaded(Protocol):
@@ -129,13 +135,11 @@ class Shown:
         """The inputs of the system from typed lines; `UserError` for one that cannot be read."""
         raise NotImplementedError
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """The answers to each example of `examples_from_lines(lines)`, best first."""
         raise NotImplementedError
 
-    def respond(self, params: Params, lines: Sequence[str]) -> list[list[Response]]:
+    def respond(self, params: Params, lines: Sequence[str]) -> Responses:
         """The answers to each line, best first; no line is blank. `UserError` for a bad one."""
         return self.answers(params, self.examples_from_lines(lines), lines) if lines else []
 

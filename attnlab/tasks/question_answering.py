@@ -41,7 +41,7 @@ from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import built, longest_row
-from attnlab.tasks.protocol import Response, Scores, Sides, Smoothing, TextExample, Typed
+from attnlab.tasks.protocol import Response, Responses, Scores, Sides, Smoothing, TextExample, Typed
 from attnlab.tasks.tokens import TOKENS_STORED, cross_entropy
 from attnlab.training.step import Batch, Params, Sums, Tree
 
@@ -222,9 +222,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
                 ends = batch["words"][row, [begin[row], end[row]]]
                 first, last = units[number].places[np.maximum(ends, 1) - 1]
                 best[number] = rows[number].passage[first[0] : last[1]], float(score[row])
-        return [self._decided(best[number], nothing[number]) for number in range(len(rows))]
+        return [self._choose_answer(best[number], nothing[number]) for number in range(len(rows))]
 
-    def _decided(self, best: tuple[str, float], nothing: float) -> tuple[str, float]:
+    def _choose_answer(self, best: tuple[str, float], nothing: float) -> tuple[str, float]:
         """The answer, or "" where none is likelier."""
         silent = self._reading.unanswerable and nothing - best[1] > self._reading.threshold
         return ("", nothing) if silent else best
@@ -252,9 +252,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         """None, where long passages are cut; see `Task.longer_than`."""
         return [] if self._reading.stride else super().longer_than(limit, lines)
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """The likeliest stretch of each passage, or `SILENCE`."""
         answered = self._answered(params, self._questions_in(lines), examples)
         return [[Response(text or SILENCE, score)] for text, score in answered]

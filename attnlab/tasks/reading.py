@@ -98,7 +98,7 @@ def of_tokens(
         head = functools.partial(system.apply, {"params": params}, method="logits")
     by_token = judged(system, outputs, batch, smoothing, head, at_once) | statistics
     real = system.real(target)
-    return by_token | {name: _handed_out(collected, name, real) for name in losses}, next_state
+    return by_token | {name: _attention_loss(collected, name, real) for name in losses}, next_state
 
 
 def judged(
@@ -241,7 +241,7 @@ def summed(sums: Sums) -> Sums:
     return {name: array if name == "statistics" else array.sum() for name, array in sums.items()}
 
 
-def _handed_out(collected: Mapping[str, Tree], name: str, real: jax.Array) -> jax.Array:
+def _attention_loss(collected: Mapping[str, Tree], name: str, real: jax.Array) -> jax.Array:
     """Returns the loss `name` that attention has left in the collections `collected` at every token
     [B,T], summed over all looks; 0 at what is not real.
     """

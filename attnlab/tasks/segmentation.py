@@ -25,7 +25,7 @@ from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import PixelClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.images import ImageTask
-from attnlab.tasks.protocol import Response, Rngs, Scores, Smoothing, Totals
+from attnlab.tasks.protocol import Loss, Response, Responses, Rngs, Scores, Smoothing, Totals
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.training.step import Batch, Params, Sums
 
@@ -71,9 +71,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         """See `ImageTask.real`; an image of which every pixel is left open is as good as none."""
         return (jnp.asarray(batch["mask"]) > 0).any(axis=(1, 2))
 
-    def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **options: Any
-    ) -> tuple[jax.Array, Sums]:
+    def loss(self, params: Params, batch: Batch, key: jax.Array, **options: Any) -> Loss:
         """See `Task.loss`, of images and masks changed alike, as `config.augmentation` says; pixels
         from outside of the image count for nothing.
         """
@@ -185,9 +183,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         pixels = np.stack([mask == number for number in order]).astype(np.float32)
         return {"answer": AttentionMap(pixels, [names[number] for number in order], (), image)}
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """Returns for each image one text: the classes that it shows with their shares of its
         pixels, the largest first; the score is 0. `masks` gives the pixels.
         """

@@ -140,7 +140,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
     def encoded(self, pairs: Sequence[Pair]) -> Examples:
         """The ids of both texts of each pair, in which <extra_id_0> is the first sentinel."""
         pad = self.special.pad
-        source, target = (Packed([self._cut(pair[side]) for pair in pairs], pad) for side in (0, 1))
+        source, target = (Packed([self._ids(pair[side]) for pair in pairs], pad) for side in (0, 1))
         return Examples(source=source, target=target)
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
@@ -190,7 +190,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         """That of both sides."""
         return self.vocabularies[0]
 
-    def _cut(self, line: str) -> np.ndarray:
+    def _ids(self, line: str) -> np.ndarray:
         """Encodes a line, in which <extra_id_0> is the first sentinel, and appends an EOS; raises
         `UserError` for a sentinel that the vocabulary lacks.
 

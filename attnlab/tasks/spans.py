@@ -19,7 +19,7 @@ _OUTSIDE, _BEGINS, _ENDS = "O", frozenset("BSUW"), frozenset("ESLUW")
 
 def scheme(tags: Iterable[str]) -> str | None:
     """The first known scheme that tags are of; None where there is none, or all of them are O."""
-    parted = [_parted(tag) for tag in {*tags} - {_OUTSIDE}]
+    parted = [_letter_and_kind(tag) for tag in {*tags} - {_OUTSIDE}]
     letters = {letter for letter, _ in parted}
     fits = (name for name, allowed in SCHEMES.items() if letters <= {*allowed})
     return next(fits, None) if parted else None
@@ -38,7 +38,7 @@ def spans(tags: Sequence[str]) -> set[Span]:
     """
     closed, open_kind, first = set[Span](), None, 0
     for position, tag in enumerate([*tags, _OUTSIDE]):
-        letter, kind = _parted(tag)
+        letter, kind = _letter_and_kind(tag)
         if open_kind is not None and (tag == _OUTSIDE or letter in _BEGINS or kind != open_kind):
             closed.add((open_kind, first, position))
             open_kind = None
@@ -62,6 +62,6 @@ def scores(hits: int, answered: int, gold: int) -> dict[str, float]:
     return {"precision": precision, "recall": recall, "f1": 2 * hits / max(answered + gold, 1)}
 
 
-def _parted(tag: str) -> tuple[str, str]:
+def _letter_and_kind(tag: str) -> tuple[str, str]:
     """The letter of a tag and its kind; the whole tag where it has no letter in front."""
     return (tag[:1], tag[2:]) if tag[1:2] in ("", "-") else (tag, "")

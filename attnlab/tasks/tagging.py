@@ -29,7 +29,7 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.models import built, longest_row
-from attnlab.tasks.protocol import Response, Scores, Sides, Smoothing
+from attnlab.tasks.protocol import Responses, Scores, Sides, Smoothing
 from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores
 from attnlab.tasks.tokens import (
     OneTextTask,
@@ -258,9 +258,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         rows = [Sentence(text.words, ("",) * len(text.words), text.heads) for text in typed]
         return tagged.encode(self.data.learned, rows)
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """Each line as "word/tag word/tag ..."."""
         tagged = self._tagged(params, examples)
         return [beside_words(*pair) for pair in zip(lines, tagged, strict=True)]

@@ -29,15 +29,12 @@ from attnlab.systems.protocol import Classifier
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import (
-    longest_row,
-    refuse_terms,
-    shapes_of,
-    system_factory,
-)
+from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import (
+    Loss,
     Numbers,
     Response,
+    Responses,
     Rngs,
     Scores,
     Sides,
@@ -65,7 +62,7 @@ def factory_of(config: schemas.Classification, sentences: int) -> Any:
         can = " or ".join(map(str, factory.func.texts))
         raise UserError(
             f"system={config.system.name} reads {can} text(s) a row, config.data={config.data.name}"
-            f" has {expected}; choose from: {', '.join(_reading(sentences))}"
+            f" has {expected}; choose from: {', '.join(_classifiers_for(sentences))}"
         )
     return factory
 
@@ -97,7 +94,7 @@ def traced_classifier(
     return system, shapes_of(system, *[longest_row(config)] * sentences)
 
 
-def _reading(sentences: int) -> list[str]:
+def _classifiers_for(sentences: int) -> list[str]:
     """The registered classifiers that can read so many texts."""
     kinds = ((name, SYSTEMS.resolve(name)) for name in SYSTEMS.names())
     return [name for name, cls in kinds if issubclass(cls, Classifier) and sentences in cls.texts]
@@ -213,7 +210,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         *,
         carried: Tree = None,
         numbers: Numbers | None = None,
-    ) -> tuple[jax.Array, Sums]:
+    ) -> Loss:
         """The "loss" of `sums` with dropout, and `counted` beside it; `numbers` replace those of the
         config.
 
@@ -287,15 +284,13 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
 
     def encoded(self, texts: Sequence[tuple[str, ...]]) -> Examples:
         """The ids of texts that have no label."""
-        return labelled.unlabelled(self.data.learned, texts)
+        return labelled.encode_texts(self.data.learned, texts)
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """A line has one text, or two with a tab between them."""
         return self.encoded(list(map(self.texts, lines)))
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """One answer to each line."""
         return [[best] for best in self.answered(params, examples)]
 

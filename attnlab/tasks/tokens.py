@@ -85,7 +85,9 @@ class TokenTask(Task[Config, Data, Model]):
         """
         training = self.config.training
         assert isinstance(training, TokenTraining)
-        return tokens_or_rows(self.targets(batch["target"]), training.per)
+        targets = self.targets(batch["target"])
+        counted = targets if training.per == "token" else targets.any(axis=1)
+        return counted.sum().astype(jnp.float32)
 
     def targets(self, ids: jax.Array | np.ndarray) -> jax.Array:
         """Which ids of a "target" are there to be predicted."""
@@ -203,13 +205,6 @@ def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Smoothing) ->
     if isinstance(smoothing, int | float) and smoothing == 0.0:
         return total - picked
     return total - (1.0 - smoothing) * picked - smoothing * logits.mean(axis=-1)
-
-
-def tokens_or_rows(real: jax.Array, per: str) -> jax.Array:
-    """The number of real tokens, or of rows that have any, given which tokens [B,T] are real: what
-    a loss per "token" or per "sentence" (the sum over time, the mean over rows) is divided by.
-    """
-    return (real if per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
 
 
 def check_output_bias(config: schemas.Settings, params: Params, vocabulary: int) -> None:

@@ -26,7 +26,16 @@ from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.protocol import Writer
 from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
-from attnlab.tasks.protocol import Batch, Params, Response, Scores, Smoothing, Sums, Typed
+from attnlab.tasks.protocol import (
+    Batch,
+    Params,
+    Response,
+    Responses,
+    Scores,
+    Smoothing,
+    Sums,
+    Typed,
+)
 from attnlab.tasks.schemas import WritingSettings
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, teacher_forced
 
@@ -73,11 +82,11 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         """Computes sums over the target tokens of a batch, from logits [B,T,V]: "loss", "tokens",
         "correct"; with axis 1 for each row alone, [B].
         """
-        losses, correct = self._judged(outputs, batch, smoothing)
+        losses, correct = self._score_ids(outputs, batch, smoothing)
         tokens = self.real(jnp.asarray(batch["target"])).sum(axis)
         return {"loss": losses.sum(axis), "tokens": tokens, "correct": correct.sum(axis)}
 
-    def _judged(
+    def _score_ids(
         self, outputs: jax.Array, batch: Batch, smoothing: Smoothing
     ) -> tuple[jax.Array, jax.Array]:
         """Returns the loss of every target token, and whether the likeliest was right, [B,T]; 0 at padding."""
@@ -89,7 +98,9 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
     @functools.cached_property
     def token_scores(self) -> Callable[[Params, Batch], tuple[jax.Array, jax.Array]]:
         """Returns the program of nats and of whether the likeliest was right, [B,T], of a batch."""
-        return self.jit(lambda params, batch: self._judged(self.apply(params, batch), batch, 0.0))
+        return self.jit(
+            lambda params, batch: self._score_ids(self.apply(params, batch), batch, 0.0)
+        )
 
     def encoded(self, pairs: Sequence[tuple[str, str]]) -> Examples:
         """Examples of typed sources and their texts."""
@@ -115,9 +126,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         """The text of target ids."""
         return self.written_in.decode(ids)
 
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """The texts for each line, as many as `decoding.n_best`."""
         written = self.written(params, examples)
         return [[Response(self.text(text), text.score) for text in best] for best in written]
@@ -149,7 +158,8 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         """Rule and rows of the scores of `evaluate`, see `attnlab.records.items`: [N,2], a row for
         every example.
         """
-        return self.ratio_rows(self._by_row(params, self.of_split(split)))
+        batches = self.in_order(self.of_split(split))
+        return self.ratio_rows(by_example(self._row_sums, params, batches))
 
     def decoder(self, alignment: bool) -> Decoder:
         """A new decoder by the settings, with weights if `alignment`."""
@@ -165,11 +175,6 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
     @functools.cached_property
     def _settings(self) -> Decoding:
         return validate(self.config.decoding, weights=bool(self.system.needs))
-
-    def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
-        """Computes the sums of `summed` for each of N examples alone, arrays [N] by name."""
-        sums: dict[str, np.ndarray] = by_example(self._row_sums, params, self.in_order(examples))
-        return sums
 
     @functools.cached_property
     def _row_sums(self) -> Callable[[Params, Batch], Sums]:

@@ -321,7 +321,7 @@ BROKEN = [
     ("def get_config(argument)\n    pass\n", "broken.py:1: SyntaxError"),
     ("import no_such_module_here\n", "broken.py:1: ModuleNotFoundError"),
     (giving(3), "returned int, expected a dict or ml_collections.ConfigDict"),
-    ("def get_config():\n    return 0\n", "TypeError"),
+    ("def get_config():\n    return 0\n", "takes no argument, leave out ':recurrent'"),
     (OWN_ERROR, "no recurrent"),
     (UNSET, "required placeholder"),
     (STORED, "config.system.layers: a PosixPath cannot be stored"),

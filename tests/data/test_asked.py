@@ -8,7 +8,7 @@ import pytest
 from attnlab.data import asked
 from attnlab.data.asked import Row
 from attnlab.data.dataset import fingerprint_of_rows
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 SPACED = {"kind": "spaced", "size": 100, "min_frequency": 1}
 ROWS = [
@@ -67,5 +67,4 @@ def test_an_answer_that_training_never_asks_for_is_no_chance() -> None:
 def test_what_does_not_fit_is_one_line(
     data: dict[str, object], vocabulary: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(UserError, match=words):
-        asked.AskedTexts.load(data, vocabulary)
+    check_refused(words, asked.AskedTexts.load, data, vocabulary)

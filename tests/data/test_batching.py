@@ -12,6 +12,7 @@ from attnlab.data.batching import TrainBatches, evaluation_batches
 from attnlab.data.columns import Examples
 from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 
 def examples(n: int = 200, longest: int = 30, seed: int = 0) -> Examples:
@@ -101,13 +102,11 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
     ],
 )
 def test_impossible_settings(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        train_batches(**changes)
+    check_refused(message, train_batches, **changes)
 
 
 def test_no_examples_at_all() -> None:
-    with pytest.raises(UserError, match="there is none at all"):
-        train_batches(Examples(source=[], target=[]))
+    check_refused("there is none at all", train_batches, Examples(source=[], target=[]))
     assert evaluation_batches(Examples(source=[], target=[]), size=4, buckets=(8,)) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from attnlab.data.blocks import Blocks, Crops, permuted, windows
 from attnlab.data.columns import Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, Special
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 LENGTHS = (3, 0, 7, 1, 12, 0, 2)
 TEXTS = Packed([[10 + 20 * text + i for i in range(n)] + [EOS] for text, n in enumerate(LENGTHS)])
@@ -113,5 +113,4 @@ def test_crops_begin_anywhere_and_every_place_is_equally_likely() -> None:
 def test_crops_of_too_few_tokens_are_refused() -> None:
     ids = np.arange(7, dtype=np.int32)
     words = "max_length=7: config.data has 7 tokens, which are too few"
-    with pytest.raises(UserError, match=words):
-        Crops(ids, size=2, length=7, seed=0)
+    check_refused(words, Crops, ids, size=2, length=7, seed=0)

@@ -16,6 +16,7 @@ from attnlab.data.tokenizer import Adopted, Prompt
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from tests.data.test_tokenizer import IDS, KINDS, adopted, of_kind
+from tests.refusals import check_refused
 
 pytestmark = pytest.mark.skipif(find_spec("jinja2") is None, reason="jinja2 is not installed")
 TEMPLATE = (
@@ -79,16 +80,14 @@ def test_where_a_template_stands(tmp_path: Path) -> None:
     listed = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
     assert ids_of("hello", of_kind("BPE", tmp_path / "two", chat_template=listed)) == expected
     apart = of_kind("BPE", tmp_path / "three")
-    with pytest.raises(UserError, match="--chat: the folder of this model had no chat template"):
-        ids_of("hello", apart)
+    check_refused("--chat: the folder of this model had no chat template", ids_of, "hello", apart)
     (apart / "chat_template.jinja").write_text(TEMPLATE)
     vocabulary = adopted(apart)
     vocabulary.save(tmp_path / "kept.json")
     kept = Vocabulary.load(tmp_path / "kept.json")
     assert isinstance(kept, Adopted) and chat.prompts(kept, ["hello"], "user")[0].ids == expected  # type: ignore[attr-defined]
     (folder / "chat_template.jinja").write_text("another")
-    with pytest.raises(UserError, match=r"has another chat_template than chat_template\.jinja"):
-        adopted(folder)
+    check_refused(r"has another chat_template than chat_template\.jinja", adopted, folder)
     with pytest.raises(UserError, match="chat_template is no text"):
         adopted(of_kind("BPE", tmp_path / "four", chat_template=3))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.columns import IDS, Declared, Examples, Fixed, Packed, Shared, SideBySide, check
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 ROWS = np.array([2, -1, 0])
 
@@ -94,8 +94,7 @@ def test_what_is_not_as_declared_is_named(changes: dict[str, Any], words: str) -
     check(DECLARED, BATCH, "task")
     check(DECLARED, {**BATCH, "label": np.zeros((2, 7), np.float32)}, "task")
     batch = {name: array for name, array in {**BATCH, **changes}.items() if array is not None}
-    with pytest.raises(UserError, match=words):
-        check(DECLARED, batch, "task")
+    check_refused(words, check, DECLARED, batch, "task")
 
 
 def test_arrays_that_examples_share_are_kept_once() -> None:

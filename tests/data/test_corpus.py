@@ -7,7 +7,7 @@ import pytest
 from attnlab.data.corpus import Corpus, encode
 from attnlab.data.learned import SIDES
 from attnlab.data.vocabulary import EOS, UNK
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
 
@@ -47,8 +47,7 @@ def test_each_side_may_have_a_kind_of_its_own(tmp_path: Path) -> None:
     examples = encode(corpus.learned.vocabularies, [("3 march 1967", ""), ("4/5/6", "")])
     assert examples.packed("target")[0].tolist() == [EOS]
     words = "kind='word' and target_kind='char': a shared vocabulary has one kind"
-    with pytest.raises(UserError, match=words):
-        Corpus.load(data, {**settings, "shared": True})
+    check_refused(words, Corpus.load, data, {**settings, "shared": True})
 
 
 def test_bad_config() -> None:
@@ -56,5 +55,4 @@ def test_bad_config() -> None:
         ("fles", {}, "unknown data source 'fles'; did you mean 'files'"),
         ("dates", {"szie": 3}, "vocabulary.szie: no such key; did you mean 'size'"),
     ):
-        with pytest.raises(UserError, match=message):
-            Corpus.load({"name": name}, vocabulary)
+        check_refused(message, Corpus.load, {"name": name}, vocabulary)

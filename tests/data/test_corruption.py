@@ -10,6 +10,7 @@ from attnlab.data.blocks import Blocks
 from attnlab.data.corruption import Corrupted, Spans
 from attnlab.data.vocabulary import Special
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 SPECIAL = Special(reserved=tuple(range(900, 1000)))
 SPANS = Spans(SPECIAL)
@@ -93,5 +94,4 @@ def test_an_epoch_has_the_widths_of_its_text_and_loses_nothing_but_ends() -> Non
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(UserError, match=r"2 sentinels, and .* 28 spans; .*reserved=28"):
         Spans(Special(reserved=(7, 8))).check(568)
-    with pytest.raises(UserError, match=r"batch.max_length=2: a source has at least 3 tokens"):
-        SPANS.raw(2)
+    check_refused(r"batch.max_length=2: a source has at least 3 tokens", SPANS.raw, 2)

@@ -21,6 +21,7 @@ from attnlab.data.questions import Questions
 from attnlab.data.tagged import TaggedTexts
 from attnlab.data.text import Texts
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 WORDS = {"kind": "spaced", "size": 300, "min_frequency": 1}
 SIZES = {"examples": 9, "valid": 4, "test": 3}
@@ -170,8 +171,7 @@ def test_a_source_that_is_not_as_agreed_is_refused(
     splits[split] = GIVEN[kind]._replace(**changes)
     source = SimpleNamespace(**{kind.method: splits.__getitem__})
     monkeypatch.setattr(kind, "of_config", lambda data: source)
-    with pytest.raises(UserError, match=words):
-        kind.load({"name": "given"}, WORDS)
+    check_refused(words, kind.load, {"name": "given"}, WORDS)
 
 
 def test_names_of_earlier_versions_are_told() -> None:

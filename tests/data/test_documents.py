@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.data import documents
 from attnlab.data.documents import BadSource, Corpus, find, pieces, sample
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 TEXT = "\ufeffone two\r\n\nthree Ü four\u2028five\nsix " + "seven " * 40 + "\nlast of all"
 LINES = ["one two", "", "three Ü four\u2028five", "six " + "seven " * 40, "last of all"]
@@ -109,8 +109,7 @@ def test_files_are_found_by_name_and_by_pattern(tmp_path: Path) -> None:
         (["a.txt", "*.txt"], "twice"),
         ([""], "is a folder, but no set"),
     ):
-        with pytest.raises(UserError, match=message):
-            find([str(tmp_path / name) for name in named])
+        check_refused(message, find, [str(tmp_path / name) for name in named])
 
 
 def test_a_sample_is_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

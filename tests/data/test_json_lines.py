@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.data import SOURCES
 from attnlab.data.json_lines import JsonLines
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 RECORDS = [
     {"article": "Dogs bark.\nCats do not.", "summary": "On pets", "id": 3},
@@ -37,5 +37,4 @@ def test_fields_are_pairs(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_pair_is_named(line: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        written(tmp_path, json.dumps(RECORDS[0]), line).pairs("train")
+    check_refused(message, written(tmp_path, json.dumps(RECORDS[0]), line).pairs, "train")

@@ -12,6 +12,7 @@ from attnlab.data import labelled
 from attnlab.data.files import TabFiles
 from attnlab.data.vocabulary import EOS
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
 
@@ -69,8 +70,7 @@ def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
     ],
 )
 def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, folder: Path) -> None:
-    with pytest.raises(UserError, match=words):
-        labelled.LabelledTexts.load({**node(folder), **change}, WORDS)
+    check_refused(words, labelled.LabelledTexts.load, {**node(folder), **change}, WORDS)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,7 @@ def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, fol
 def test_rows_that_are_none_are_named(split: str, table: str, words: str, folder: Path) -> None:
     (folder / f"{split}.tsv").write_text(table)
     columns = {"source": 1, "target": 2, "label": 3} if split == "train" else {}
-    with pytest.raises(UserError, match=words):
-        labelled.LabelledTexts.load(node(folder, **columns), WORDS)
+    check_refused(words, labelled.LabelledTexts.load, node(folder, **columns), WORDS)
 
 
 def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
@@ -132,8 +131,7 @@ def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
     pairs = TabFiles(directory=str(folder), source=2, target=3, header=1).pairs("train")
     assert pairs[0] == ("a dog", "it barks") and len(pairs) == 3
     (folder / "train.tsv").write_text("-\t-\na\t\n")
-    with pytest.raises(UserError, match="line 2: blank"):
-        TabFiles(directory=str(folder), header=1).pairs("train")
+    check_refused("line 2: blank", TabFiles(directory=str(folder), header=1).pairs, "train")
 
 
 def test_several_vocabularies_and_numbers_of_texts_are_refused(
@@ -143,8 +141,7 @@ def test_several_vocabularies_and_numbers_of_texts_are_refused(
         labelled.LabelledTexts.load(node(folder), {**WORDS, "shared": False})
     monkeypatch.setattr(TabFiles, "labelled", lambda self, _: [(("a",), "x"), (("a", "b"), "y")])
     words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
-    with pytest.raises(UserError, match=words):
-        labelled.LabelledTexts.load(node(folder), WORDS)
+    check_refused(words, labelled.LabelledTexts.load, node(folder), WORDS)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from attnlab.data.corpus import Corpus
 from attnlab.data.learned import Learned, VocabularySettings, inherited_vocabulary, moments
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
 TWO = {"shared": False}
@@ -37,8 +37,7 @@ def test_a_vocabulary_of_other_settings_is_refused(
 ) -> None:
     data = {"name": "dates", "examples": 20, "valid": 5}
     Corpus.load(data, {**WORDS, **before}).save(tmp_path)
-    with pytest.raises(UserError, match=words):
-        Corpus.load(data, {**WORDS, **now}, tmp_path)
+    check_refused(words, Corpus.load, data, {**WORDS, **now}, tmp_path)
 
 
 def test_a_vocabulary_is_inherited_where_the_settings_are_its_own(

@@ -9,6 +9,7 @@ from attnlab.data import SOURCES, SPLITS
 from attnlab.data.copying import Copying
 from attnlab.data.of_pairs import Joined, OfLength, OneSide, Prefixed
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 SIZES = {"examples": 5, "valid": 3, "test": 2}
 
@@ -80,7 +81,6 @@ def test_both_limits_belong_to_a_length_and_the_target_does_not_count() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(source: Any, split: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        source.pairs(split)
+    check_refused(words, source.pairs, split)
     with pytest.raises(UserError, match="Associations has no pairs.split. of which one side"):
         OneSide("associations").texts("train")

@@ -14,6 +14,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.locks import RunLock
 from tests.data.tiny_corpus import LEARNED, LENGTH, contents, lines, shards, written
+from tests.refusals import check_refused
 
 
 @pytest.fixture
@@ -65,8 +66,7 @@ def test_it_goes_on_wherever_it_was_stopped(tmp_path: Path, corpus: Corpus, leng
     for after in (1, 2, 1, 3, 5):
         with pytest.raises(Killed):
             stop(after)
-        with pytest.raises(UserError, match="not prepared to its end"):
-            opened(tmp_path / "s")
+        check_refused("not prepared to its end", opened, tmp_path / "s")
     assert not any("made again" in note for note in notes)
     stop(count + 1)
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
@@ -96,8 +96,7 @@ def test_a_finished_folder_is_only_checked(tmp_path: Path, corpus: Corpus) -> No
     prepare(tmp_path / "s", Asked(corpus, dict(LEARNED), length=LENGTH), 1, print, notes.append)
     assert "complete" in notes[0] and contents(tmp_path / "s") == before
     (tmp_path / "s" / "00001.tokens").write_bytes(bytes(2 * LENGTH))
-    with pytest.raises(UserError, match=r"00001\.tokens.* has changed"):
-        shards(tmp_path / "s", corpus)
+    check_refused(r"00001\.tokens.* has changed", shards, tmp_path / "s", corpus)
 
 
 def test_the_vocabulary_of_another_folder(tmp_path: Path, corpus: Corpus) -> None:
@@ -107,8 +106,7 @@ def test_the_vocabulary_of_another_folder(tmp_path: Path, corpus: Corpus) -> Non
     index = shards(tmp_path / "t", other, vocabulary=vocabulary)
     assert index.vocabulary["sha256"] == opened(tmp_path / "s").vocabulary["sha256"]
     shards(tmp_path / "t", other, vocabulary=vocabulary)
-    with pytest.raises(UserError, match="from another vocabulary"):
-        shards(tmp_path / "t", other)
+    check_refused("from another vocabulary", shards, tmp_path / "t", other)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +127,9 @@ def test_a_folder_of_another_command(
         plan = Asked(corpus, dict(LEARNED), length=LENGTH).plan(corpus.fingerprint())
         (tmp_path / "s" / "plan.json").write_text(json.dumps(plan))
     before = contents(tmp_path / "s")
-    with pytest.raises(UserError, match=message):
-        shards(tmp_path / "s", corpus, **how)
+    check_refused(message, shards, tmp_path / "s", corpus, **how)
     corpus.files[0].write_text("another text\n" * 9)
-    with pytest.raises(UserError, match="another text or another way to read it"):
-        shards(tmp_path / "s", corpus)
+    check_refused("another text or another way to read it", shards, tmp_path / "s", corpus)
     assert contents(tmp_path / "s") == before
 
 
@@ -149,8 +145,7 @@ def test_bad_text_leaves_nothing(tmp_path: Path, corpus: Corpus, there: bool) ->
 
 
 def test_folders_that_are_taken(tmp_path: Path, corpus: Corpus) -> None:
-    with pytest.raises(UserError, match="has other files"):
-        shards(tmp_path, corpus)
+    check_refused("has other files", shards, tmp_path, corpus)
     with RunLock(tmp_path / "s"), pytest.raises(UserError, match="by another process"):
         shards(tmp_path / "s", corpus)
 

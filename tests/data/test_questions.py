@@ -11,6 +11,7 @@ from attnlab.data import questions
 from attnlab.data.passages import Question
 from attnlab.data.questions import Deeds, Squad
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 PASSAGE = "It's a big, old dog\nfrom Köln."
 
@@ -50,14 +51,12 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
         ([{"text": "a", "answer_start": True}], "form of SQuAD .TypeError: answer_start is 'True'"),
         ([{"text": "\ud83d", "answer_start": 0}], "no JSON that can be used .*surrogates"),
     ):
-        with pytest.raises(UserError, match=message):
-            squad(tmp_path, answers).questions("train")
+        check_refused(message, squad(tmp_path, answers).questions, "train")
     for value, field in itertools.product((None, 5, ["a"], {"a": "b"}), ("context", "question")):
         with pytest.raises(UserError, match=f"form of SQuAD .TypeError: {field} is"):
             squad(tmp_path, [], **{field: value}).questions("train")
     (tmp_path / "train.json").write_text("{")
-    with pytest.raises(UserError, match=r"train.json: no JSON"):
-        source.questions("train")
+    check_refused(r"train.json: no JSON", source.questions, "train")
     squad(tmp_path, [])
     with pytest.raises(UserError, match=r"no question of the split 'train' .*unanswerable=true"):
         questions.Questions.load(data, words, splits=("train",))

@@ -8,6 +8,7 @@ import pytest
 from attnlab.data.learned import Learned, has_learned, load_vocabularies
 from attnlab.data.sealed import digest_of
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 LABELS = Learned(classes=("no", "yes"), sentences=2)
 IMAGES = Learned(classes=("a", "b"), shape=(2, 3, 1), mean=(0.5,), deviation=(0.25,))
@@ -26,17 +27,14 @@ def test_what_was_kept_and_is_damaged(
     path = tmp_path / "vocabulary" / f"{part}.json"
     path.write_text(path.read_text().replace(learned.classes[1], "c"))
     words = rf"{part}.json {verb} damaged \({its} checksum does not match\); put back a good copy"
-    with pytest.raises(UserError, match=words):
-        Learned.load(tmp_path, (part,))
+    check_refused(words, Learned.load, tmp_path, (part,))
     for content in ('{"labels"', json.dumps({"classes": "ab", "labels": 3})):
         path.write_text(content)
         with pytest.raises(UserError, match=f"{part}.json {verb} damaged .*put back a good copy"):
             Learned.load(tmp_path, (part,))
     path.unlink()
-    with pytest.raises(UserError, match=f"cannot read .*{part}.json"):
-        Learned.load(tmp_path, (part,))
-    with pytest.raises(UserError, match=r"cannot read the vocabulary .*source\.json"):
-        load_vocabularies(tmp_path)
+    check_refused(f"cannot read .*{part}.json", Learned.load, tmp_path, (part,))
+    check_refused(r"cannot read the vocabulary .*source\.json", load_vocabularies, tmp_path)
 
 
 def test_a_digest_is_of_the_values() -> None:

@@ -13,9 +13,9 @@ import pytest
 from attnlab.data import shard_folder, text
 from attnlab.data.shard_folder import digest, hashes, opened
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
 from attnlab.records.provenance import Changed
 from tests.data.tiny_corpus import LEARNED, lines, shards, written
+from tests.refusals import check_refused
 
 
 def test_an_index_that_is_whole(tmp_path: Path) -> None:
@@ -55,8 +55,7 @@ def test_a_damaged_folder(tmp_path: Path, harm: Callable[[Path], object], messag
     node = {"name": "shards", "directory": str(tmp_path), "train": "all"}
     (tmp_path / "alt").mkdir()
     harm(tmp_path / "all")
-    with pytest.raises(UserError, match=message):
-        text.Texts.load(node, LEARNED, None, ("train",))
+    check_refused(message, text.Texts.load, node, LEARNED, None, ("train",))
 
 
 @pytest.fixture
@@ -108,8 +107,7 @@ def test_other_content_of_the_same_size_has_changed(old: Path, file: str, split:
 )
 def test_sealed_content_that_cannot_be(old: Path, file: str, message: str) -> None:
     overwrite(old / file, seal=True)
-    with pytest.raises(UserError, match=message):
-        read(old, "train")
+    check_refused(message, read, old, "train")
 
 
 def test_what_is_read_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from tests.data.test_tokenizer import byte_level
 from tests.data.tiny_corpus import LEARNED, LENGTH, shards, written
+from tests.refusals import check_refused
 
 
 @pytest.fixture(scope="module")
@@ -144,5 +145,4 @@ def test_the_tokenizer_of_a_model_must_be_that_of_the_folder(folder: Path, tmp_p
 
 def test_parts_that_are_none(folder: Path) -> None:
     for part, message in (("other[0%:1%]", "no document of the 30"), ("all[9%:3%]", "expected 0")):
-        with pytest.raises(UserError, match=message):
-            text.Texts.load(node(folder, test=part), LEARNED, None, ("test",))
+        check_refused(message, text.Texts.load, node(folder, test=part), LEARNED, None, ("test",))

@@ -17,6 +17,7 @@ from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, Lanes, Turns, lanes
 from attnlab.data.vocabulary import EOS, PAD, Special
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 LENGTHS = (7, 0, 3, 12, 1, 4, 5, 0, 6, 2)
 TEXTS = Packed([[10 + 20 * text + i for i in range(n)] + [EOS] for text, n in enumerate(LENGTHS)])
@@ -91,8 +92,7 @@ def test_what_stands_beside_the_targets_goes_with_them(texts: str, kind: type) -
 def test_rows_that_devices_cannot_share_and_nothing_to_read_are_named(maker: str) -> None:
     make = MAKERS[maker]
     if maker != "tokens of buckets":
-        with pytest.raises(UserError, match="config.batch.size=4 is not divisible by 3"):
-            make(size=4, multiple=3)
+        check_refused("config.batch.size=4 is not divisible by 3", make, size=4, multiple=3)
     if maker in ("lanes", "in turn", "blocks"):
         with pytest.raises(UserError, match="no text to read"):
             make.func(Packed([]) if maker == "in turn" else [], size=4, length=4)

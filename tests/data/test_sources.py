@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attnlab.data import SOURCES, SPLITS
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 SIZES = {"examples": 60, "valid": 20, "test": 10}
 SCENES = {"side": 36, "small": 3, "large": 5}
@@ -124,5 +124,4 @@ OF_SCENES = {"side": 36, "grid": 3, "small": 3, "large": 5, "jitter": 2}
 @pytest.mark.parametrize(("name", "fields", "words"), REFUSED)
 def test_what_cannot_be_drawn_is_refused(name: str, fields: dict[str, Any], words: str) -> None:
     given = {**(OF_SCENES if name == "scenes" else {}), **fields}
-    with pytest.raises(UserError, match=words):
-        read(name, given, "test")
+    check_refused(words, read, name, given, "test")

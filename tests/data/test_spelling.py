@@ -6,7 +6,7 @@ import pytest
 
 from attnlab.data import SOURCES
 from attnlab.data.spelling import RULES, Spelling, pronounce
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 SAID = {
     **{"knot": "N AA T", "wrist": "R IH S T", "lamb": "L AE M", "lambs": "L AE M B S"},
@@ -61,9 +61,7 @@ def test_alignments_link_letters_with_what_they_are_said_as() -> None:
 @pytest.mark.quick
 def test_what_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.data.spelling._ONSETS", ("b",))
-    with pytest.raises(UserError, match=r"config.data.syllables=0 must be at least 1"):
-        Spelling(syllables=0)
+    check_refused(r"config.data.syllables=0 must be at least 1", Spelling, syllables=0)
     words = r"config.data.syllables=1: 20000 different words for train are too many, \d+ were found"
-    with pytest.raises(UserError, match=words):
-        Spelling(syllables=1).pairs("train")
+    check_refused(words, Spelling(syllables=1).pairs, "train")
     assert SOURCES.resolve("spelling") is Spelling

@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.data.text import Texts
 from attnlab.data.vocabulary import EOS, UNK
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 WORDS = {"kind": "word", "size": 50, "min_frequency": 1}
 
@@ -52,8 +52,7 @@ def test_what_can_be_recalled_goes_with_the_ids() -> None:
     expected = [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
     assert [marks.tolist() for marks in data.recalled["valid"]] == expected
     words = "word by word what can be recalled: set config.vocabulary.kind=word"
-    with pytest.raises(UserError, match=words):
-        Texts.load(TELLING, {**WORDS, "kind": "char"})
+    check_refused(words, Texts.load, TELLING, {**WORDS, "kind": "char"})
 
 
 @dataclasses.dataclass(frozen=True)

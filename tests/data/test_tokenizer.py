@@ -14,6 +14,7 @@ from attnlab.data.text import Texts
 from attnlab.data.tokenizer import Adopted
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 TEXTS = ["A dog, a cat; two dogs!", " it's  the cat's\tbird", "Grüße aus Köln …", "<|end|> is text"]
 TEXTS += [""]
@@ -123,8 +124,7 @@ def test_ids_of_config_and_generation_config(
     folder = byte_level(tmp_path, **told)
     (folder / "generation_config.json").write_text(json.dumps(generation))
     if isinstance(expected, str):
-        with pytest.raises(UserError, match=expected):
-            adopted(folder)
+        check_refused(expected, adopted, folder)
         return
     special = adopted(folder).special
     assert {name: getattr(special, name) for name in expected} == expected
@@ -224,8 +224,7 @@ def test_no_text_is_read_for_its_sake(tmp_path: Path) -> None:
     actual = Texts.load(nowhere, vocabulary, splits=())
     mine, theirs = (one.packed(["A dog"]) for one in (actual.vocabulary, adopted(tmp_path / "in")))
     assert actual.splits == () and mine.ids[:].tolist() == theirs.ids[:].tolist() != []
-    with pytest.raises(UserError, match="nowhere"):
-        Texts.load(nowhere, {"kind": "bpe"}, splits=())
+    check_refused("nowhere", Texts.load, nowhere, {"kind": "bpe"}, splits=())
     pairs = {"name": "files", "directory": str(tmp_path / "nowhere")}
     both = corpus.Corpus.load(pairs, {**vocabulary, "shared": True}, splits=())
     assert both.learned.source is both.learned.target
@@ -249,7 +248,5 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         tmp_path / "none": "there is no tokenizer .*; transformers writes one",
         tmp_path / "broken.json": "no JSON that can be used",
     }.items():
-        with pytest.raises(UserError, match=message):
-            adopted(file)
-    with pytest.raises(UserError, match=r"config\.vocabulary\.file is empty"):
-        Vocabulary.train([], "tokenizer")
+        check_refused(message, adopted, file)
+    check_refused(r"config\.vocabulary\.file is empty", Vocabulary.train, [], "tokenizer")

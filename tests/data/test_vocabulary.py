@@ -13,6 +13,7 @@ import pytest
 from attnlab.data.sealed import digest_of
 from attnlab.data.vocabulary import BOS, EOS, KINDS, PAD, SPECIAL, UNK, Vocabulary
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 TEXTS = [
     "A dog, a cat; two dogs!",
@@ -147,8 +148,7 @@ def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:
     flipped = whole[:piece] + b"m" + whole[piece + 1 :]
     for content in (whole[: len(whole) // 2], b"", b"[]", b"\x00" * 100, b"{}", flipped):
         path.write_bytes(content)
-        with pytest.raises(UserError, match="v.json is damaged"):
-            Vocabulary.load(path)
+        check_refused("v.json is damaged", Vocabulary.load, path)
     with pytest.raises(UserError, match=r"cannot read .*absent\.json: No such file"):
         Vocabulary.load(tmp_path / "absent.json")
 
@@ -164,8 +164,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_litter(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"(?i)no space left.*v\.json"):
-        train("char").save(path)
+    check_refused(r"(?i)no space left.*v\.json", train("char").save, path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["v.json"]
 
@@ -177,8 +176,7 @@ def test_a_file_of_another_library_version_is_told(tmp_path: Path) -> None:
     content["tokenizer"]["model"]["type"] = "Unheard"
     content["sha256"] = digest_of({key: content[key] for key in ("settings", "tokenizer")})
     path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match="cannot be read by this version"):
-        Vocabulary.load(path)
+    check_refused("cannot be read by this version", Vocabulary.load, path)
 
 
 @pytest.mark.parametrize(

@@ -189,12 +189,18 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
     ("argument", "words"),
     [
         ("quickstart.py:fast", "experiments/quickstart.py:fast: it takes no argument"),
-        ("memory.py:ages", "experiments/memory.py:ages: 'ages'; did you mean 'age'?"),
-        ("depth.py:step", "experiments/depth.py:step: 'step'; did you mean 'steps'?"),
-        ("hard.py:caption", "experiments/hard.py:caption: 'caption'; did you mean 'captions'?"),
+        ("memory.py:ages", "experiments/memory.py has no experiment 'ages'; did you mean 'age'?"),
+        ("depth.py:step", "experiments/depth.py has no experiment 'step'; did you mean 'steps'?"),
+        (
+            "hard.py:caption",
+            "experiments/hard.py has no experiment 'caption'; did you mean 'captions'?",
+        ),
         ("asked.py:{folder}/none", "cannot find {folder}/none/train_questions.tsv"),
         ("training_images.py:{folder}", "cannot find {folder}/train-images-idx3-ubyte"),
-        ("order.py:window", "experiments/order.py:window: 'window'; did you mean 'windows'?"),
+        (
+            "order.py:window",
+            "experiments/order.py has no experiment 'window'; did you mean 'windows'?",
+        ),
         (
             "bottleneck.py:{folder}:de",
             "{folder}:de: expected the endings of both languages, such as 'de-en'",

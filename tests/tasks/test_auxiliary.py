@@ -17,13 +17,13 @@ from attnlab import config as configs
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 from attnlab.training.updates import Updates
 from tests.changed import changed
+from tests.refusals import check_refused
 from tests.tasks.tiny import SHARED, batch_of, load, noisy
 
 SIZES = {
@@ -247,5 +247,4 @@ def test_a_name_of_ones_own_in_a_config_file_is_checked() -> None:
     given = [*SIZES["transformer"], *EVERYWHERE]
     config = configs.load("configs/translation.py:transformer", given)
     config = changed(config, auxiliary__hopps=1.0)
-    with pytest.raises(UserError, match="auxiliary.hopps=1.0: .*did you mean 'hops'"):
-        Translation.check(config)
+    check_refused("auxiliary.hopps=1.0: .*did you mean 'hops'", Translation.check, config)

@@ -30,6 +30,7 @@ from attnlab.tasks.scoring import scored_texts
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
 from attnlab.training.settings import Stop, Training
+from tests.refusals import check_refused
 from tests.tasks import tiny
 
 SIDE = 4  # pixels
@@ -215,8 +216,7 @@ def test_a_ratio_that_is_no_measure_is_refused_by_name(images: Brightness) -> No
     """Where the class that declares it declares measures too, or its base does."""
     misspelt = {"loss": ("loss", "rows"), "acuracy": ("correct", "rows")}
     words = "ratios: 'acuracy' is no measure; did you mean 'accuracy'"
-    with pytest.raises(UserError, match=words):
-        type("Own", (Brightness,), {"ratios": misspelt})(CONFIG, images.data)
+    check_refused(words, type("Own", (Brightness,), {"ratios": misspelt}), CONFIG, images.data)
     type("Fewer", (Brightness,), {"measures": {"loss": "min"}})(CONFIG, images.data)
 
 

@@ -11,10 +11,10 @@ from PIL import Image
 
 from attnlab import config as configs
 from attnlab.attention.alignments.doubly_stochastic import uncovered
-from attnlab.errors import UserError
 from attnlab.tasks.captioning import Captioning
 from attnlab.tasks.localisation import named, sums
 from attnlab.tasks.maps import attention_maps, overlays, stored_labels
+from tests.refusals import check_refused
 from tests.tasks.tiny import check_items, fixtures, image_files, loader, noisy
 
 SCENES = [
@@ -118,8 +118,7 @@ def test_files_are_captioned_in_pieces(task: Captioning, params: Any, tmp_path: 
     words = logits[np.arange(len(best.tokens)), best.tokens]
     expected = (words - np.logaddexp.reduce(logits, axis=1)).sum()
     assert best.log_prob == pytest.approx(expected, rel=1e-4)
-    with pytest.raises(UserError, match=r"cannot find .*gone.png"):
-        task.respond(params, [str(tmp_path / "gone.png")])
+    check_refused(r"cannot find .*gone.png", task.respond, params, [str(tmp_path / "gone.png")])
 
 
 @pytest.mark.full

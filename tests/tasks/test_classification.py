@@ -19,6 +19,7 @@ from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, macro_f1
 from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
+from tests.refusals import check_refused
 from tests.systems.oracles.self_attentive import penalties
 from tests.tasks.tiny import changed, check_items, looked, noisy
 from tests.tasks.tiny_labelled import batch_of, load
@@ -203,8 +204,7 @@ def test_lines_that_it_cannot_read_are_named(model: Model) -> None:
     line, words = ("a\tb", r"'a\\tb': expected one text")
     if pairs:
         line, words = ("ab", "'ab': expected two texts with a tab")
-    with pytest.raises(UserError, match=words):
-        model.task.respond(model.params, [line])
+    check_refused(words, model.task.respond, model.params, [line])
     with pytest.raises(UserError, match="expected"):
         model.task.examples_from_text(model.params, [("ab", None if pairs else "b")])
     examples = [("ab", "b" if pairs else None)]
@@ -223,17 +223,11 @@ def test_macro_f1() -> None:
     assert macro_f1(np.zeros((2, 2))) == 0.0
 
 
-def test_notes_tell_sizes_labels_and_what_is_left_out(plain: Classification) -> None:
+def test_notes_tell_sizes_and_labels(plain: Classification) -> None:
     notes = plain.notes(plain.batches(1))
     assert notes[0].startswith("train: 64 texts, ")
     assert "(0 unknown); ends in a " in notes[0]
     assert len(notes) == 3
-    shorter = changed(plain, batch__max_length=5, batch__buckets=(5,))
-    left_out = sum(len(texts[0]) + 1 > 5 for texts, _ in plain.data.rows["train"])
-    assert shorter.notes(shorter.batches(1))[3:] == [
-        f"train: {left_out} examples longer than batch.max_length=5 tokens are left out, none"
-        " is cut"
-    ]
 
 
 def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:
@@ -249,8 +243,7 @@ def test_pairs_for_a_system_that_reads_one_text(monkeypatch: pytest.MonkeyPatch)
         r"system=bilstm_pooling reads 1 text\(s\) a row, config.data=entailment has"
         r" pairs.*choose from: .*self_attentive"
     )
-    with pytest.raises(UserError, match=words):
-        Classification.check(configs.load("configs/inference.py:bilstm_pooling"))
+    check_refused(words, Classification.check, configs.load("configs/inference.py:bilstm_pooling"))
     Classification.check(configs.load("configs/classification.py:bilstm_pooling"))
 
 

@@ -11,13 +11,13 @@ import optax
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from attnlab.errors import UserError
 from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
 from attnlab.tasks.maps import attention_maps
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Parallel
 from attnlab.training.step import first_state, make_step
+from tests.refusals import check_refused
 from tests.tasks.tiny import fixtures, image_files, loader
 
 SMALL = [
@@ -128,5 +128,4 @@ def test_boxes_are_drawn(task: Detection, params: Any, monkeypatch: pytest.Monke
 
 @pytest.mark.full
 def test_fewer_queries_than_objects_are_refused() -> None:
-    with pytest.raises(UserError, match="queries=1: an image of the train split has 2 objects"):
-        load("system.queries=1")
+    check_refused("queries=1: an image of the train split has 2 objects", load, "system.queries=1")

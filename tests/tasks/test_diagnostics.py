@@ -1,4 +1,4 @@
-"""Diagnostic tasks are scored as a loop over texts scores them, by groups; answers see no later word."""
+"""Task "diagnostics" is scored, by groups, as in a loop; no answer sees a later word."""
 
 from typing import Any
 
@@ -7,11 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab import config as configs
-from attnlab.errors import UserError
-from attnlab.tasks.diagnostics import Diagnostics
 from attnlab.tasks.maps import attention_maps
-from tests.tasks.tiny import check_items, noisy
+from tests.refusals import check_refused
+from tests.tasks.tiny import check_items, loader, noisy
 
 SMALL = [
     *("data.examples=40", "data.valid=9", "data.test=5", "data.length=12", "data.pairs=3"),
@@ -20,14 +18,12 @@ SMALL = [
 ]
 
 
-def load(mixer: str = "multihead", *overrides: str) -> Diagnostics:
-    config = configs.load(f"configs/diagnostics.py:{mixer}", [*SMALL, *overrides])
-    return Diagnostics.load(config, None, ("train", "valid"))
+load = loader("diagnostics.py:multihead", SMALL)
 
 
 @pytest.mark.parametrize("mixer", ["multihead", pytest.param("recurrent", marks=pytest.mark.full)])
 def test_scores_are_those_of_a_loop_over_texts(mixer: str) -> None:
-    task = load(mixer)
+    task = load(system=mixer)
     params, vocabulary = noisy(task, 0.3), task.data.vocabulary
     apply = jax.jit(lambda source: task.system.apply({"params": params}, source))
     nats, right, asked, whole = 0.0, 0, 0, 0
@@ -89,7 +85,5 @@ def test_answers_maps_and_a_second_text() -> None:
     (example,) = task.examples_from_text(params, [("k1 v2 k1", None)])
     maps = attention_maps(task, params, example)
     assert {one.weights.shape for one in maps.values()} == {(4, 4, 4)}
-    with pytest.raises(UserError, match="leave out the second, 'k1'"):
-        task.examples_from_text(params, [("k1", "k1")])
-    with pytest.raises(UserError, match="expected words with blanks"):
-        task.examples_from_lines([" "])
+    check_refused("leave out the second, 'k1'", task.examples_from_text, params, [("k1", "k1")])
+    check_refused("expected words with blanks", task.examples_from_lines, [" "])

@@ -11,9 +11,9 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
-from attnlab.errors import UserError
 from attnlab.tasks.ensemble import together
 from attnlab.tasks.translation import Translation
+from tests.refusals import check_refused
 from tests.tasks import test_pronunciation as pronunciation
 from tests.tasks.tiny import load, noisy
 
@@ -67,8 +67,7 @@ def test_it_is_a_task_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
     pronunciation.answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
     assert joined.score(both, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}
     words = "there is a run of task=translation, here of task=pronunciation; name runs of one task"
-    with pytest.raises(UserError, match=words):
-        together([("here", one, None), ("there", load("rnnsearch"), None)])
+    check_refused(words, together, [("here", one, None), ("there", load("rnnsearch"), None)])
 
 
 @pytest.mark.parametrize("change", [{"texts": ["abcdz"]}, {"kind": "word"}, {"lowercase": True}])
@@ -80,5 +79,4 @@ def test_members_must_have_one_vocabulary(change: dict[str, Any]) -> None:
     for member, own in ((one, settings), (other, settings | change)):
         member.vocabularies = (Vocabulary.train(**own),) * 2
     words = "there has another vocabulary than here; train the members"
-    with pytest.raises(UserError, match=words):
-        together([("here", one, None), ("there", other, None)])
+    check_refused(words, together, [("here", one, None), ("there", other, None)])

@@ -16,11 +16,11 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.config.registry import build
 from attnlab.data.vocabulary import BOS, PAD
 from attnlab.decoding.settings import Decoding
-from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel, Seq2Seq
 from attnlab.tasks.decoders import check_room, continuing, translating
 from attnlab.tasks.models import system_factory
+from tests.refusals import check_refused
 from tests.systems.checks import SPECS
 from tests.tasks.test_decoders import HEADS, MIXERS, away
 
@@ -110,9 +110,8 @@ def test_without_a_cache_it_writes_only_if_told_to() -> None:
     """What the same attention with a cache writes, from the same parameters."""
     own = {**HEADS, "name": f"{__name__}:Cacheless"}
     config = ConfigDict({"system": {**DECODER, "attention": own}, "decoding": Decoding().to_dict()})
-    with pytest.raises(UserError, match=r"Cacheless .*or set decoding\.full_passes=true") as caught:
-        system_factory(config, LanguageModel)
-    assert "\n" not in str(caught.value)
+    words = r"Cacheless .*or set decoding\.full_passes=true"
+    check_refused(words, system_factory, config, LanguageModel)
     config.decoding = {"full_passes": True}
     system: Any = system_factory(config, LanguageModel)(vocabulary=9)
     caching: Any = build(SYSTEMS, ConfigDict(DECODER), "system")(vocabulary=9)
@@ -141,8 +140,7 @@ def test_without_a_cache_it_writes_only_if_told_to() -> None:
 def test_what_no_full_pass_can_write_is_refused(base: Any, system: Any, words: str) -> None:
     """What sees later tokens; what grows a memory in training too."""
     config = ConfigDict({"system": system, "decoding": {"full_passes": True}})
-    with pytest.raises(UserError, match=words):
-        system_factory(config, base)
+    check_refused(words, system_factory, config, base)
 
 
 def test_positions_must_reach_as_far_as_it_may_write() -> None:
@@ -151,5 +149,4 @@ def test_positions_must_reach_as_far_as_it_may_write() -> None:
     system: Any = build(SYSTEMS, ConfigDict(node), "system")(**sizes)
     how = {"full_passes": True, "max_ratio": 0.0, "max_extra": 7}
     config = ConfigDict({"decoding": how, "batch": {"max_length": 5}})
-    with pytest.raises(UserError, match="rows of 7 tokens, .* end at 6; .*decoding.max_extra"):
-        check_room(system, config)
+    check_refused("rows of 7 tokens, .* end at 6; .*decoding.max_extra", check_room, system, config)

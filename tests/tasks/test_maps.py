@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap
 from attnlab.tasks.maps import IMAGE, Chosen, grid_of, over_image
+from tests.refusals import check_refused
 
 IMAGE_8_6 = np.zeros((8, 6, 3), np.uint8)
 
@@ -67,5 +67,4 @@ def test_chosen_maps_have_the_chosen_heads_and_rows_and_mistakes_one_line() -> N
         (Chosen(heads=(3,)), "layer_0/attention has no head 3; heads are 0 to 2"),
         (Chosen(rows=(0, -1)), "layer_0/attention has no row -1; rows are 0 to 3"),
     ):
-        with pytest.raises(UserError, match=words):
-            wrong.among(maps)
+        check_refused(words, wrong.among, maps)

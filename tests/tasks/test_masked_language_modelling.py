@@ -12,7 +12,6 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab import config as configs
 from attnlab.data.masking import Masking
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
@@ -21,10 +20,10 @@ from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import check_items, noisy
+from tests.refusals import check_refused
+from tests.tasks.tiny import check_items, loader, noisy
 from tests.tasks.tiny_language import SIZES
 
-FILE = "configs/masked_language_modelling.py"
 SMALL = [
     *("data=tests.tasks.tiny_language:Letters", "vocabulary.kind=char", "batch.size=8"),
     *("batch.max_length=12", "system.width=8", "system.hidden=16", "system.layers=1"),
@@ -32,9 +31,7 @@ SMALL = [
 ]
 
 
-def load(*overrides: str, system: str = "transformer") -> MaskedLanguageModelling:
-    config = configs.load(f"{FILE}:{system}", [*SMALL, *overrides])
-    return MaskedLanguageModelling.load(config, None, tuple(SIZES))
+load = loader("masked_language_modelling.py:transformer", SMALL, tuple(SIZES))
 
 
 def log_softmax(logits: Any) -> np.ndarray:
@@ -141,8 +138,7 @@ def test_hidden_tokens_of_a_line_are_told() -> None:
         score = sum(log_p[at].max() for at, one in enumerate(letters) if one == mask)
         assert best.text == task.data.vocabulary.decode(told)
         assert best.score == pytest.approx(score, rel=1e-5)
-    with pytest.raises(UserError, match=r"nothing is hidden; write \[MASK\]"):
-        task.respond(params, ["abc"])
+    check_refused(r"nothing is hidden; write \[MASK\]", task.respond, params, ["abc"])
 
 
 def test_maps_have_the_tokens_of_a_text() -> None:
@@ -256,8 +252,7 @@ def test_what_follows_is_learned() -> None:
 
 def test_pairs_need_a_system_that_tells_and_others_have_no_such_score() -> None:
     for overrides, system in (([*PAIRS[:2]], "bert"), ([*PAIRS[:2]], "transformer")):
-        with pytest.raises(UserError, match=r"texts=pairs.*system.next_sentence=true"):
-            load(*overrides, system=system)
+        check_refused(r"texts=pairs.*system.next_sentence=true", load, *overrides, system=system)
     assert "next_sentence" not in load().measures
     with pytest.raises(UserError, match="max_length=4: a pair takes"):
         load(*PAIRS, "batch.max_length=4", system="bert").batches(1)

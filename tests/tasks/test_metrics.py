@@ -19,6 +19,7 @@ from attnlab.tasks import TASKS
 from attnlab.tasks.metrics import HEAD_STATISTICS, path_of, with_metrics
 from tests.analysis.planted import copier, loaded
 from tests.commands.tiny import Runs, arguments, run_command
+from tests.refusals import check_refused
 
 CODE = """
 def length(answers, rows):
@@ -80,8 +81,7 @@ def test_a_function_that_gives_no_numbers_is_named(
     name: str, words: str, functions: str, runs: Runs
 ) -> None:
     run = attnlab.load(runs("rnnsearch")[0], {"training.metrics": [f"{functions}:{name}"]})
-    with pytest.raises(UserError, match=words):
-        run.evaluate("valid")
+    check_refused(words, run.evaluate, "valid")
 
 
 @pytest.mark.parametrize(
@@ -207,5 +207,4 @@ def test_a_bad_statistic_is_refused_before_training(config: str, names: str, wor
 @pytest.mark.quick
 def test_a_function_has_a_place(functions: str) -> None:
     assert path_of(with_metrics) == "attnlab.tasks.metrics:with_metrics"
-    with pytest.raises(UserError, match="no function with a name of its own"):
-        path_of(lambda answers, rows: [])
+    check_refused("no function with a name of its own", path_of, lambda answers, rows: [])

@@ -10,6 +10,7 @@ from attnlab.errors import UserError
 from attnlab.systems.protocol import Classifier
 from attnlab.tasks.models import system_factory
 from attnlab.tasks.translation import Translation
+from tests.refusals import check_refused
 
 
 def test_what_is_no_system_or_no_mechanism_is_named() -> None:
@@ -17,8 +18,7 @@ def test_what_is_no_system_or_no_mechanism_is_named() -> None:
     with pytest.raises(UserError, match=message):
         system_factory(ConfigDict({"system": {"name": "attnlab.data.markers:Markers"}}), Classifier)
     words = r"system.attention=attnlab.data.markers:Markers: expected a class derived from .*Mixer"
-    with pytest.raises(UserError, match=words):
-        pooling({"name": "attnlab.data.markers:Markers"})
+    check_refused(words, pooling, {"name": "attnlab.data.markers:Markers"})
 
 
 def pooling(attention: dict[str, Any]) -> Any:
@@ -32,8 +32,7 @@ def test_a_slot_is_asked_what_it_needs() -> None:
     assert pooling(additive)(vocabulary=5, classes=2).classes == 2
     refused = {"name": "multihead", "positions": {"name": "rope"}}
     words = r"system.attention=multihead.positions: .* relates positions of one sequence"
-    with pytest.raises(UserError, match=words):
-        pooling(refused)
+    check_refused(words, pooling, refused)
 
 
 def test_an_example_beyond_the_positions_is_named_before_training() -> None:

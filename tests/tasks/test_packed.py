@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.data.blocks import Blocks
-from attnlab.tasks.language_modelling import LanguageModelling
-from tests.tasks.tiny import noisy
+from tests.tasks.tiny import loader, noisy
 from tests.tasks.tiny_language import SHARED, SIZES
 
 SMALL = [
@@ -23,9 +21,7 @@ SCHEMES = {
 }
 
 
-def load(*overrides: str) -> LanguageModelling:
-    config = configs.load("configs/language_modelling.py:decoder", [*SMALL, *overrides])
-    return LanguageModelling.load(config, None, tuple(SIZES))
+load = loader("language_modelling.py:decoder", SMALL, tuple(SIZES))
 
 
 full = pytest.mark.full  # mechanisms and positions are tested on packed rows where they are at home

@@ -13,10 +13,10 @@ import pytest
 from attnlab import config as configs
 from attnlab.data import passages, questions
 from attnlab.data.passages import Question, Windows
-from attnlab.errors import UserError
 from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
 from tests.changed import changed
+from tests.refusals import check_refused
 from tests.tasks.tiny import fixtures, loader, noisy
 
 FILE = "configs/question_answering.py:transformer"
@@ -183,8 +183,7 @@ def test_answers_are_stretches_of_pieces(kind: str, reached: int) -> None:
             words = (
                 rf"{1 - count / 4:.1%} of the answers of the train split are not whole {units} of"
             )
-            with pytest.raises(UserError, match=words):
-                QuestionAnswering.load(config, None, ("train", "valid"))
+            check_refused(words, QuestionAnswering.load, config, None, ("train", "valid"))
             config = changed(config, passages__unreachable=1.0)
             task = QuestionAnswering.load(config, None, ("train", "valid"))
         assert task.data.about("valid").endswith(
@@ -238,5 +237,4 @@ def test_lines_and_maps(task: QuestionAnswering, params: Any) -> None:
     assert one.weights.shape == (2, len(labels), len(labels))
     assert labels[0] == "<s>" and labels.count("</s>") == 2 and labels[-1] == "</s>"
     for line in ("no tab", "\tpassage", "question\t "):
-        with pytest.raises(UserError, match="expected a question and a passage"):
-            task.respond(params, [line])
+        check_refused("expected a question and a passage", task.respond, params, [line])

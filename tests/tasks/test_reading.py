@@ -20,6 +20,7 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.transformers.decoder import Decoder
 from attnlab.tasks.models import shapes_of
 from attnlab.tasks.reading import check_pieces, of_tokens, penalised, penalties, state_before
+from tests.refusals import check_refused
 from tests.tasks.tiny import noise
 from tests.tasks.tiny_language import apart, passed
 
@@ -146,8 +147,7 @@ def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: boo
     assert penalties(node({"indexer": 0.5}), made) == {"indexer": 0.5}
     assert penalties(node({"indexer": None}), made) == {}
     for weights, words in (({}, "hands out the loss"), ({"indexer": 1.0, "hop": 1.0}, "hop=1.0")):
-        with pytest.raises(UserError, match=words):
-            penalties(node(weights), made)
+        check_refused(words, penalties, node(weights), made)
 
 
 def node(weights: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ import pytest
 import attnlab
 from attnlab.errors import UserError
 from attnlab.tasks.scoring import Row, pieces, score_rows, scored_texts, window_of
+from tests.refusals import check_refused
 from tests.tasks.test_language_modelling import summed, texts_read
 from tests.tasks.tiny_language import APART, JOINED, apart, joined, load, passed
 from tests.weights import scored_folders as given
@@ -120,8 +121,7 @@ def test_what_cannot_be_scored(golden: tuple[attnlab.Run, Any]) -> None:
         ([("\udcff", "b")], {}, "text 1 is not UTF-8"),
         ("a", {}, r"not one: write score\(\['a'\]\)"),
     ]:
-        with pytest.raises(UserError, match=words):
-            run.score(texts, **options)
+        check_refused(words, run.score, texts, **options)
 
 
 def test_nothing_has_no_scores(golden: tuple[attnlab.Run, Any]) -> None:

@@ -10,9 +10,8 @@ import attnlab
 from attnlab import config as configs
 from attnlab.commands import main
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
-from attnlab.tasks.span_corruption import SpanCorruption
-from tests.tasks.tiny import check_items, noisy
+from tests.refusals import check_refused
+from tests.tasks.tiny import check_items, loader, noisy
 
 SMALL = [
     *("data.of.examples=60", "data.of.valid=12", "data.of.test=12", "system.width=16"),
@@ -21,11 +20,7 @@ SMALL = [
 ]
 
 
-def task(*overrides: str) -> SpanCorruption:
-    config = configs.load("configs/span_corruption.py:t5", [*SMALL, *overrides])
-    actual = TASKS.resolve("span_corruption").load(config, None, ("train", "valid"))
-    assert isinstance(actual, SpanCorruption)
-    return actual
+task = loader("span_corruption.py:t5", SMALL)
 
 
 def test_a_split_is_always_corrupted_alike_and_has_all_its_texts() -> None:
@@ -59,8 +54,7 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
         np.testing.assert_array_equal(again.packed(side)[0], one.of_split("valid").packed(side)[0])
     _, sides = one.model_inputs(example)
     assert set(sides) >= {"source", "target"}
-    with pytest.raises(UserError, match=r"nothing is taken out; write <extra_id_0>"):
-        one.examples_from_lines(["a dog"])
+    check_refused(r"nothing is taken out; write <extra_id_0>", one.examples_from_lines, ["a dog"])
     with pytest.raises(UserError, match=r"<extra_id_8>: the vocabulary has 8 sentinels"):
         one.examples_from_lines(["a <extra_id_8>"])
 

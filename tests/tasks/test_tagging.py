@@ -18,6 +18,7 @@ from attnlab.errors import UserError
 from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.spans import counts, scores
 from attnlab.tasks.tagging import TaggedExample, Tagging, reads_trees
+from tests.refusals import check_refused
 from tests.tasks.tiny import check_items, noisy
 
 SMALL = ["data.examples=40", "data.valid=9", "data.test=5", "batch.size=8"]
@@ -138,8 +139,7 @@ def test_spans_are_scored_and_a_tag_of_its_own_is_wrong() -> None:
     for one, tags in zip(rows, message, strict=True):
         right += counts(one.tags, tags)
     assert more == scores(*map(int, right)) and np.isfinite(task.evaluate(params, "valid")["loss"])
-    with pytest.raises(UserError, match="its positions read dependency trees, which config.data"):
-        load("syntax", own)
+    check_refused("its positions read dependency trees, which config.data", load, "syntax", own)
 
 
 def test_a_tag_of_no_scheme_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +172,6 @@ def test_answers_and_maps() -> None:
     ],
 )
 def test_lines_that_cannot_be_tagged(system: str, line: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
-        load(system).examples_from_lines([line])
+    check_refused(told, load(system).examples_from_lines, [line])
     with pytest.raises(UserError, match="a tagger reads one sentence"):
         load("bilstm").examples_from_text(None, [("the fox", "a fox")])

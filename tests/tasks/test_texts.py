@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
-from attnlab.errors import UserError
 from attnlab.records.measures import Measure, declared, share
 from attnlab.training.run import check, check_scores
+from tests.refusals import check_refused
 from tests.tasks.tiny import check_items, noisy
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -119,8 +119,7 @@ def test_a_run_is_kept_and_lines_are_answered(folder: Path, tmp_path: Path) -> N
     assert float(one.text) != float(other.text) and again.size("valid") == 9
     assert again.notes(again.batches(1))[1].startswith("valid: 9 texts, ")
     assert "1.0" not in again.notes(again.batches(1))[0]
-    with pytest.raises(UserError, match="expected one text"):
-        again.respond(params, ["1\t2"])
+    check_refused("expected one text", again.respond, params, ["1\t2"])
 
 
 def test_measures_that_say_nothing_are_named_before_data_is_read(
@@ -130,27 +129,23 @@ def test_measures_that_say_nothing_are_named_before_data_is_read(
 
     monkeypatch.setattr(Regression, "measures", {"loss": "least"})
     words = "^measures: of 'loss', 'least' is better; write 'min' or 'max'$"
-    with pytest.raises(UserError, match=words):
-        load(folder / "nowhere")
+    check_refused(words, load, folder / "nowhere")
     monkeypatch.setattr(Regression, "measures", {"loss": share("letters")})
     words = (
         "^measures: 'loss' is a share of 'letters', which the task does not count; choose from:"
         " examples$"
     )
-    with pytest.raises(UserError, match=words):
-        check_scores(load(folder))
+    check_refused(words, check_scores, load(folder))
 
 
 def test_what_does_not_fit_is_named(folder: Path) -> None:
     for label in ("many", "nan"):
         (folder / "valid.tsv").write_text(f"1\t1.0\n1 2\t{label}\n")
         words = f"example 2 of the valid split: the label '{label}' is no number"
-        with pytest.raises(UserError, match=words):
-            load(folder)
+        check_refused(words, load, folder)
     for override, system, words in (
         ("checkpoint.by=loss", "self_attentive", "which task=.*Regression does not train"),
         ("auxiliary.hops=0.1", "bilstm_pooling", "hops=0.1: nothing in this system hands out such"),
         ("checkpoint.by=accuracy", "bilstm_pooling", "'accuracy'; .*_error, correlation, loss"),
     ):
-        with pytest.raises(UserError, match=words):
-            load(folder, override, system=system)
+        check_refused(words, load, folder, override, system=system)

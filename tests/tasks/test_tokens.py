@@ -11,16 +11,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.data.vocabulary import EOS
-from attnlab.errors import UserError
 from attnlab.records.items import Items
-from attnlab.tasks.tokens import (
-    TokenTask,
-    check_output_bias,
-    cross_entropy,
-    tokens_or_rows,
-    with_output_bias,
-)
+from attnlab.tasks.tokens import TokenTask, check_output_bias, cross_entropy, with_output_bias
 from attnlab.tasks.translation import Translation
+from tests.refusals import check_refused
 from tests.tasks.tiny import load
 
 
@@ -50,12 +44,6 @@ def test_cross_entropy_of_one_class_and_of_a_smoothed_one() -> None:
     np.testing.assert_allclose(cross_entropy(logits, np.array([1]), 0.3), [smooth], rtol=1e-6)  # type: ignore[arg-type]
 
 
-def test_a_loss_is_divided_by_tokens_or_by_rows_that_have_any() -> None:
-    real = np.array([[True, True, False], [True, False, False], [False, False, False]])
-    assert float(tokens_or_rows(real, "token")) == 3.0  # type: ignore[arg-type]
-    assert float(tokens_or_rows(real, "sentence")) == 2.0  # type: ignore[arg-type]
-
-
 def test_scores_of_a_split_are_those_of_its_rows() -> None:
     """Sums by hand: 6 nats over 4 tokens, 3 of them right."""
     sums = {"loss": [2.0, 4.0], "tokens": [1.0, 3.0], "correct": [1.0, 2.0]}
@@ -72,8 +60,7 @@ def test_a_ratio_of_a_sum_that_is_not_there_is_refused() -> None:
     words = (
         "ratios: 'loss' needs the sum 'tokens', which the task does not give; did you mean 'token'"
     )
-    with pytest.raises(UserError, match=words):
-        task.averaged({"loss": 1.0, "token": 2.0})
+    check_refused(words, task.averaged, {"loss": 1.0, "token": 2.0})
 
 
 def test_the_output_bias_starts_where_the_config_says() -> None:
@@ -93,8 +80,7 @@ def test_the_output_bias_starts_where_the_config_says() -> None:
     check_output_bias(node, drawn, 4)
     for other in ({"out": {"kernel": np.ones((2, 4))}}, {"out": {"bias": np.ones((2, 4))}}):
         words = "output_bias='unigram': mine has no parameter out/bias with a number for each"
-        with pytest.raises(UserError, match=words):
-            check_output_bias(node, other, 4)
+        check_refused(words, check_output_bias, node, other, 4)
 
 
 def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:

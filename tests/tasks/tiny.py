@@ -156,10 +156,13 @@ def trained(task: Translation, steps: int = 150) -> Any:
 def loader(
     config: str, small: Sequence[str], splits: Sequence[str] = ("train", "valid")
 ) -> Callable[..., Any]:
-    """The function `load(*overrides)` of the task of a file in `configs/`, shrunk to small sizes."""
+    """The function `load(*overrides, system=...)` of the task of a file in `configs/`, shrunk to
+    small sizes; its system is that of `config`, "FILE.py:SYSTEM", unless another one is named.
+    """
+    file, _, usual = config.partition(":")
 
-    def load(*overrides: str) -> Any:
-        settings = configs.load(f"configs/{config}", [*small, *overrides])
+    def load(*overrides: str, system: str = usual) -> Any:
+        settings = configs.load(f"configs/{file}:{system}", [*small, *overrides])
         kind = TASKS.resolve(settings.task)
         kind.check(settings)
         return kind.load(settings, None, splits)

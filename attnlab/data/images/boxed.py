@@ -103,10 +103,10 @@ class BoxedData(AnnotatedData[Judged]):
         examples = Examples(
             image=content.images, boxes=boxes, labels=labels, real=np.ones(count, np.int32)
         )
-        return Split(_judged(content), examples, fingerprint(content.images, [_digest(content)]))
+        return Split(_all_boxes(content), examples, fingerprint(content.images, [_digest(content)]))
 
 
-def _judged(content: Boxed) -> list[Judged]:
+def _all_boxes(content: Boxed) -> list[Judged]:
     """Returns for each image the boxes [M,4] (middle and sides as shares of the image), class
     numbers [M] from 0 and crowd flags [M] of all its objects, also of those not learned, for
     scoring.

@@ -160,8 +160,8 @@ def _annotated(
     of their ids; raises `UserError` for another form.
     """
     images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
-    names = _names(images, "file_name", f"{path}: image")
-    labels = _names(categories, "name", f"{path}: category")
+    names = _names_by_id(images, "file_name", f"{path}: image")
+    labels = _names_by_id(categories, "name", f"{path}: category")
     label, count = max(Counter(labels.values()).items(), key=lambda pair: pair[1], default=("", 0))
     if count > 1:
         raise UserError(f"{path}: {count} categories have the name {label!r}; give each its own")
@@ -182,7 +182,7 @@ def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
     captions; raises `UserError` for a blank caption or an image without a caption.
     """
     images, annotations = _lists(path, ("images", "annotations"))
-    names = _names(images, "file_name", f"{path}: image")
+    names = _names_by_id(images, "file_name", f"{path}: image")
     captions: dict[Any, list[str]] = {key: [] for key in names}
     for entry, where in _entries(annotations, f"{path}: annotation"):
         text = entry.get("caption")
@@ -213,7 +213,7 @@ def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
     return [entries for entries in lists if isinstance(entries, list)]
 
 
-def _names(entries: list[Any], field: str, title: str) -> dict[int, str]:
+def _names_by_id(entries: list[Any], field: str, title: str) -> dict[int, str]:
     """Returns a dict from the id of each entry of a list to its `field` as a str; raises
     `UserError`, which calls an entry `title` and its number, for an id that is no whole number or
     occurs twice.

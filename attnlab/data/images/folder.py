@@ -4,14 +4,13 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from attnlab.data.files import HERE, alike
-from attnlab.data.generated import within
 from attnlab.data.images.decoded import decoded, stacked
-from attnlab.data.images.labelled import HeldOut, Labelled
+from attnlab.data.images.labelled import HeldOut, Labelled, Resized
 from attnlab.data.learned import Shape
 from attnlab.data.readers.images import read_image, resized
 from attnlab.errors import UserError
@@ -21,7 +20,7 @@ ENDINGS = (".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
-class ImageFiles(HeldOut):
+class ImageFiles(Resized, HeldOut):
     """Base of the sources whose images are files of any size.
 
     Attributes:
@@ -33,20 +32,11 @@ class ImageFiles(HeldOut):
       UserError: a number out of range.
     """
 
-    least: ClassVar[int] = 1  # of `side`
+    least = 1
 
     directory: str = ""
     side: int = 64
     grey: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        within("side", self.side, self.least, 4096)
-
-    @property
-    def shape(self) -> Shape | None:
-        """H, W, C of every image; None where that is not known before they are read."""
-        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
     def read(self, path: Path) -> np.ndarray:
         """See `read_image`."""

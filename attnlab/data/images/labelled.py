@@ -4,14 +4,14 @@ import dataclasses
 import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Dataset, Row, Split
 from attnlab.data.generated import within
-from attnlab.data.learned import PART, Learned
+from attnlab.data.learned import PART, Learned, Shape
 from attnlab.errors import UserError
 
 Thing = TypeVar("Thing")
@@ -115,6 +115,31 @@ class ImageData(Pictures[str]):
         return f"{super().about(split)} of {counts.min():,} to {counts.max():,}"
 
 
+class Resized:
+    """Part of the sources whose images are resized to a `side`, in grey or in colours.
+
+    Attributes:
+      least: of `side`.
+      side: height and width of every image, in pixels; 0 leaves images as they are.
+      grey: one channel instead of three.
+    """
+
+    least: ClassVar[int] = 0
+    side: int
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` for a side out of range, after the checks of the class behind this."""
+        if hasattr(super(), "__post_init__"):
+            super().__post_init__()  # type: ignore[misc]
+        within("side", self.side, self.least, 4096)
+
+    @property
+    def shape(self) -> Shape | None:
+        """H, W, C of every image; None where that is not known before they are read."""
+        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
+
+
 @dataclasses.dataclass(frozen=True)
 class HeldOut:
     """Base of the sources that have no validation split of their own and cut it from training.
@@ -204,9 +229,9 @@ def classes_of(labels: Iterable[str]) -> list[str]:
     """
     classes = sorted({*labels}, key=in_order)
     if len(classes) < 2:
+        only = f" but {classes[0]!r}" if classes else ""
         raise UserError(
-            f"config.data: the training split has no label but {classes[0]!r}; there is nothing"
-            " to tell apart"
+            f"config.data: the training split has no label{only}; there is nothing to tell apart"
         )
     return classes
 

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.files import SplitFiles, contents, find_file, read_lines
-from attnlab.data.generated import within
 from attnlab.data.images.decoded import decoded
 from attnlab.data.images.files import array_of, arrays_of
-from attnlab.data.images.labelled import HeldOut
+from attnlab.data.images.labelled import HeldOut, Resized
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import objects_of, text_of
-from attnlab.data.learned import Shape
 from attnlab.data.readers import tables
 from attnlab.data.readers.images import read_image, resized, upright_size
 from attnlab.data.readers.json_text import parse_json
@@ -26,7 +24,7 @@ _COLUMNS = ("question", "answer", "image_id")
 
 
 @dataclass(frozen=True)
-class EasyVqa(HeldOut):
+class EasyVqa(Resized, HeldOut):
     """Questions in the form of easy-VQA (V. Zhou, github.com/vzhou842/easy-VQA): train/questions.json,
     a list of [question, answer, number of the image], and train/images/NUMBER.png; the same for
     test. Or packed: train_questions.tsv (plain, .gz or .xz) with the columns question, answer and
@@ -45,15 +43,6 @@ class EasyVqa(HeldOut):
 
     directory: str = ""
     side: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        within("side", self.side, 0, 4096)
-
-    @property
-    def shape(self) -> Shape | None:
-        """H, W, C of every image; None where that is not known before they are read."""
-        return (self.side, self.side, 3) if self.side else None
 
     def visual_questions(self, split: str) -> Asked:
         """Reads the questions of `split` (from JSON or the packed form) about its share of the
@@ -96,7 +85,7 @@ class EasyVqa(HeldOut):
 
 
 @dataclass(frozen=True)
-class ImageQuestions(SplitFiles):
+class ImageQuestions(Resized, SplitFiles):
     """One question for each JSON object of a file, plain, .gz or .xz: the name of an image file,
     PNG or JPEG, a question and its answer. A file is read once, whatever is asked about it.
 
@@ -126,14 +115,6 @@ class ImageQuestions(SplitFiles):
     boxes: str = ""
     side: int = 64
     grey: bool = False
-
-    def __post_init__(self) -> None:
-        within("side", self.side, 0, 4096)
-
-    @property
-    def shape(self) -> Shape | None:
-        """H, W, C of every image; None where that is not known before they are read."""
-        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
     def visual_questions(self, split: str) -> Asked:
         """Reads the questions of `split` from a file of JSON lines and returns them as `Asked`,

@@ -13,25 +13,20 @@ from typing import Any, Literal
 import numpy as np
 
 from attnlab.data.files import contents
-from attnlab.data.generated import within
 from attnlab.data.images.annotated import Boxed, Captioned, Segmented
 from attnlab.data.images.coco import Objects, check_box, fit_objects
 from attnlab.data.images.decoded import decoded
-from attnlab.data.images.labelled import Labelled, in_order
+from attnlab.data.images.labelled import Labelled, Resized, in_order
 from attnlab.data.images.questions import Asked, Question
 from attnlab.data.images.segmented import check_classes, read_mask
-from attnlab.data.learned import Shape
-from attnlab.data.readers.images import opened, pixels, resized, upright_size
+from attnlab.data.readers.images import Named, opened, pixels, resized, upright_size
 from attnlab.data.readers.records import Record
 from attnlab.data.rows import Rows, as_text, in_line, is_blank
 from attnlab.errors import UserError
 
-Named = tuple[Path | io.BytesIO, str]
-"""Where an image is, or its bytes, and what an error calls it."""
-
 
 @dataclasses.dataclass(frozen=True)
-class ImageRows(Rows):
+class ImageRows(Resized, Rows):
     """Images in the columns of tables: names of PNG or JPEG files, from the folder of the table on, or
     their bytes, as `datasets` keeps them. Which columns a task takes stands in
     `attnlab.data.rows.TAKES`; the other settings are those of `Rows`.
@@ -60,15 +55,6 @@ class ImageRows(Rows):
     boxes: Literal["", "xywh", "xyxy"] = ""
     classes: tuple[str, ...] = ()
     drawn_by: Literal["content", "name"] = "content"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        within("side", self.side, 0, 4096)
-
-    @property
-    def shape(self) -> Shape | None:
-        """H, W, C of every image; None where that is not known before they are read."""
-        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
     def check_settings(self, method: str) -> None:
         """Raises `UserError` if `method` is "objects" and the setting `boxes` is empty, or if it is
@@ -198,7 +184,7 @@ class ImageRows(Rows):
           key: all that decides what `read` makes, see `decoded`.
           columns: whose images are read.
         """
-        cells = [tuple(_file(where, row[name]) for name in columns) for where, row in rows]
+        cells = [tuple(_path_or_bytes(where, row[name]) for name in columns) for where, row in rows]
         first = dict(zip(reversed(cells), (where for where, _ in reversed(rows)), strict=True))
         index_of = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
 
@@ -213,7 +199,7 @@ class ImageRows(Rows):
         return lambda: decoded(list(index_of), read_named, key), [index_of[cell] for cell in cells]
 
 
-def _file(where: str, cell: object) -> Path | bytes:
+def _path_or_bytes(where: str, cell: object) -> Path | bytes:
     """Returns the image in a cell as the path of a file or as bytes, b"" for a blank cell; raises
     `UserError`, which begins with `where`, for any other cell.
     """
@@ -229,5 +215,5 @@ def _file(where: str, cell: object) -> Path | bytes:
 def _digest(image: Named) -> np.ndarray:
     """Returns the SHA-256 of the bytes of an image as uint8 [32]."""
     file = image[0]
-    content = contents(file) if isinstance(file, Path) else file.getvalue()
+    content = contents(file) if isinstance(file, Path) else file.read()
     return np.frombuffer(hashlib.sha256(content).digest(), np.uint8)

@@ -8,7 +8,6 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from attnlab.data.images.annotated import AnnotatedData, Segmented
 from attnlab.data.images.decoded import decoded
 from attnlab.data.images.folder import ENDINGS, ImageFiles, image_files
 from attnlab.data.images.labelled import check_images, fingerprint
-from attnlab.data.readers.images import check_upright, opened, upright_size
+from attnlab.data.readers.images import Named, check_upright, opened, upright_size
 from attnlab.errors import UserError
 
 GROUND = "ground"
@@ -89,9 +88,7 @@ def check_classes(classes: tuple[str, ...]) -> None:
         raise UserError(f"config.data.classes={classes}: names must differ, also from {GROUND!r}")
 
 
-def read_mask(
-    image: tuple[Path | BinaryIO, str], mask: tuple[Path | BinaryIO, str], classes: int, side: int
-) -> np.ndarray:
+def read_mask(image: Named, mask: Named, classes: int, side: int) -> np.ndarray:
     """Reads the mask of an image, both given as (file, name for errors), and returns its class
     numbers as int32 [side,side], -1 at pixels left open; raises `UserError` if its size is not that
     of the image or a number is above `classes`.

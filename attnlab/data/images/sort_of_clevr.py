@@ -178,9 +178,9 @@ class SortOfClevr(Sized):
             case "shape":
                 return thing.shape, (thing,)
             case "left":
-                return _yes(2 * thing.column < self.side), (thing,)
+                return _yes_or_no(2 * thing.column < self.side), (thing,)
             case "top":
-                return _yes(2 * thing.row < self.side), (thing,)
+                return _yes_or_no(2 * thing.row < self.side), (thing,)
             case "count":
                 alike = tuple(other for other in other_things if other.shape == thing.shape)
                 return str(len(alike)), (thing, *alike)
@@ -227,7 +227,7 @@ class SortOfClevr(Sized):
         return questions
 
 
-def _yes(holds: bool) -> str:
+def _yes_or_no(holds: bool) -> str:
     return "yes" if holds else "no"
 
 

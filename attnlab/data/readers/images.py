@@ -27,6 +27,8 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000")
 """By Pillow's names (its JPEG has MPO too); no others are tried, some of them run programs."""
 
 Fate = Literal["taken", "translated", "refused"]
+Named = tuple[Path | BinaryIO, str]
+"""An image file or the bytes of one, and what an error calls it."""
 _HIGH, _ALPHA = "the highest 8 bits of each number", "transparency is left out"
 _RANGE = "whose black and white are not known; write it with 8 or 16 bits of whole numbers"
 MODES: dict[str, tuple[Fate, str]] = {
@@ -124,7 +126,7 @@ def pixels(image: "Image", name: str, grey: bool, *, upright: bool = True) -> np
     if turned.has_transparency_data:
         colours = bytes_only.convert("RGBA")
         if note == _HIGH or colours.getchannel("A").getextrema()[0] != 255:
-            _tell_of_transparency(name)
+            _warn_of_transparency(name)
         bytes_only = colours
     array = np.asarray(bytes_only.convert("L" if grey else "RGB"), np.uint8)
     return array.reshape(*array.shape[:2], -1)
@@ -190,7 +192,7 @@ def _tag(image: "Image", tag: int, other: int) -> int:
     return int(value[0] if isinstance(value, tuple) else value)
 
 
-def _tell_of_transparency(name: str) -> None:
+def _warn_of_transparency(name: str) -> None:
     """Logs a warning that the image `name` has transparent pixels, once per folder of images."""
     folder = name.rpartition("/")[0]
     if folder not in _warned:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.data.files import PACKED, unpacked
-from attnlab.data.json_lines import field_of, object_of
+from attnlab.data.json_lines import field_of, objects_of
 from attnlab.data.readers.json_text import parse_json, read_json
 from attnlab.errors import UserError, nearest
 
@@ -78,7 +78,10 @@ def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Ite
         with unpacked(path) as (stream, _):
             text = io.TextIOWrapper(stream, "utf-8-sig", newline="\n" if form == "json" else "")
             tab = separator or ("\t" if form == "tsv" else ",")
-            rows = _objects(path, text) if form == "json" else _csv_rows(path, text, columns, tab)
+            lines = iter(lambda: text.readline(_LONGEST), "")
+            rows = (
+                objects_of(path, lines) if form == "json" else _csv_rows(path, text, columns, tab)
+            )
             for where, row in rows:
                 yield where, _select_columns(row, columns, where)
     except UnicodeDecodeError as error:
@@ -86,7 +89,7 @@ def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Ite
         raise UserError(f"{path}: not UTF-8 (byte {byte}); convert the file to UTF-8") from error
 
 
-def _roots(path: Path, columns: Sequence[str], present: Sequence[str]) -> list[str]:
+def _column_roots(path: Path, columns: Sequence[str], present: Sequence[str]) -> list[str]:
     """Returns the columns among `present` that have the requested `columns` (a for "a.b"), each
     once, or all if none is requested; raises `UserError`, with near names, for a column that is
     missing or there twice.
@@ -112,7 +115,7 @@ def _csv_rows(
     rows = csv.reader(text, delimiter=separator, quoting=quoting, strict=True)  # type: ignore[arg-type]
     try:
         header = [name.strip() for name in next(rows, [])]
-        _roots(path, columns, header)
+        _column_roots(path, columns, header)
         for row in rows:
             where = f"{path}, line {rows.line_num}"
             if len(row) == len(header):
@@ -126,14 +129,6 @@ def _csv_rows(
         raise UserError(f"{path}, line {rows.line_num}: {error}; mend its quotes") from error
 
 
-def _objects(path: Path, text: io.TextIOBase) -> Iterator[Record]:
-    """Yields the objects of a file, one on each line that is not blank."""
-    for number, line in enumerate(iter(lambda: text.readline(_LONGEST), ""), 1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield where, object_of(line, where)
-
-
 def _arrow_rows(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]:
     """Yields each row of a Parquet file, or of an Arrow file or stream, as (location for messages,
     values by column), with names for class numbers; raises `UserError` if a column is missing or
@@ -144,7 +139,7 @@ def _arrow_rows(path: Path, form: str, columns: Sequence[str]) -> Iterator[Recor
     try:
         if form == "parquet":
             file = pyarrow.parquet.ParquetFile(path, memory_map=True)
-            roots = _roots(path, columns, file.schema_arrow.names)
+            roots = _column_roots(path, columns, file.schema_arrow.names)
             schema, batches = file.schema_arrow, file.iter_batches(_AT_ONCE, columns=roots)
         else:
             source = pyarrow.memory_map(str(path))  # of which nothing is read before it is needed
@@ -154,12 +149,12 @@ def _arrow_rows(path: Path, form: str, columns: Sequence[str]) -> Iterator[Recor
             source.seek(source.size() - len(_END))
             if not magic and source.read() != _END:
                 raise UserError(f"{path} is cut off: a stream of Arrow has a mark at its end")
-            roots = _roots(path, columns, table.column_names)
+            roots = _column_roots(path, columns, table.column_names)
             schema, batches = table.schema, table.select(roots).to_batches(_AT_ONCE)
-        classes = _classes(schema, str(path))
+        classes = _noted_classes(schema, str(path))
         for number, row in enumerate((row for part in batches for row in part.to_pylist()), 1):
             where = f"{path}, row {number}"
-            yield where, _select_columns(_class_names(row, classes), columns, where)
+            yield where, _select_columns(_with_names(row, classes), columns, where)
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
         raise UserError(f"cannot read {path} as {form}: {error}") from error
 
@@ -171,18 +166,18 @@ def _select_columns(row: Mapping[str, Any], columns: Sequence[str], where: str) 
     return {name: field_of(row, name, where, "column") for name in columns or row}
 
 
-def _classes(schema: Any, where: str) -> Any:
-    """Returns the class names by column, nested as `_labels` returns them, that `datasets` has
+def _noted_classes(schema: Any, where: str) -> Any:
+    """Returns the class names by column, nested as `_names_of` returns them, that `datasets` has
     noted in the schema of a Parquet or Arrow file; raises `UserError` if these notes are damaged.
     """
     noted = parse_json((schema.metadata or {}).get(b"huggingface", b"{}"), where)
     try:
-        return _labels(noted.get("info", {}).get("features", {}))
+        return _names_of(noted.get("info", {}).get("features", {}))
     except (AttributeError, LookupError) as error:
         raise UserError(f"{where}: the notes of `datasets` in it are damaged") from error
 
 
-def _labels(feature: Any) -> Any:
+def _names_of(feature: Any) -> Any:
     """Returns the class names of a feature of `datasets` that is a `ClassLabel` or a list of them,
     for a feature with columns a dict of the results that are not empty, or None for any other
     feature.
@@ -191,18 +186,18 @@ def _labels(feature: Any) -> Any:
         if not isinstance(feature, list) and "feature" not in feature:
             return feature["names"] if kind == "ClassLabel" else None
         feature = feature[0] if isinstance(feature, list) else feature["feature"]
-    labels = {name: _labels(inner) for name, inner in feature.items()}
+    labels = {name: _names_of(inner) for name, inner in feature.items()}
     return {name: names for name, names in labels.items() if names not in (None, {})}
 
 
-def _class_names(value: Any, names: Any) -> Any:
+def _with_names(value: Any, names: Any) -> Any:
     """Returns a value with class numbers replaced by their names (a list, or a dict of them by
     column); "" replaces None, -1 and numbers without a name, and lists and columns are searched
     recursively.
     """
     if isinstance(value, list):
-        return [_class_names(inner, names) for inner in value]
+        return [_with_names(inner, names) for inner in value]
     if isinstance(names, dict):
         inside = names.keys() & (value or {}).keys()
-        return value and value | {name: _class_names(value[name], names[name]) for name in inside}
+        return value and value | {name: _with_names(value[name], names[name]) for name in inside}
     return names[value] if value is not None and 0 <= value < len(names) else ""

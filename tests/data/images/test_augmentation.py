@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.images.augmentation import augmented, check_anywhere
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 IMAGES = np.random.default_rng(0).integers(1, 256, (64, 4, 5, 2)).astype(np.uint8)
 
@@ -56,8 +56,7 @@ def test_what_is_shown_is_put_anywhere_as_a_whole() -> None:
 
 
 def test_images_that_reach_to_all_edges_cannot_be_put_anywhere() -> None:
-    with pytest.raises(UserError, match="config.augmentation.anywhere=true moves what is not 0"):
-        check_anywhere(IMAGES)
+    check_refused("config.augmentation.anywhere=true moves what is not 0", check_anywhere, IMAGES)
     for edge in ((5, 0), (5, slice(None), -1)):
         free = IMAGES.copy()
         free[edge] = 0

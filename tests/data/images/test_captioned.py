@@ -14,6 +14,7 @@ from attnlab.data import SOURCES
 from attnlab.data.images.captioned import CaptionData, CaptionFolder
 from attnlab.data.learned import moments
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 WORDS = {"kind": "word", "min_frequency": 1}
 SCENES = {"name": "scenes", "examples": 12, "valid": 5, "test": 4, "side": 24, "grid": 2}
@@ -76,12 +77,9 @@ def test_what_is_wrong_with_a_folder_is_one_line(folder: Path) -> None:
     assert said('{"file": "a.png"}', "x.jsonl").startswith("IN/x.jsonl, line 1: no field 'caption'")
     assert "expected a text" in said('{"file": "a.png", "caption": " "}', "x.jsonl")
     assert "line 1: no JSON" in said("{", "x.jsonl")
-    with pytest.raises(UserError, match="cannot find .*train.tsvs"):
-        made(folder, train="train.tsvs").captions("train")
-    with pytest.raises(UserError, match=r"config.data.side=0 must be in 1 ... 4096"):
-        made(folder, side=0)
-    with pytest.raises(UserError, match="both splits need one"):
-        made(folder, held_out=0.01).captions("valid")
+    check_refused("cannot find .*train.tsvs", made(folder, train="train.tsvs").captions, "train")
+    check_refused(r"config.data.side=0 must be in 1 ... 4096", made, folder, side=0)
+    check_refused("both splits need one", made(folder, held_out=0.01).captions, "valid")
 
 
 def test_columns_are_what_the_source_says() -> None:

@@ -14,6 +14,7 @@ from attnlab.data.images.boxed import BoxedData
 from attnlab.data.images.coco import CocoBoxes, CocoCaptions
 from attnlab.errors import UserError
 from tests.data.readers.turning import turned
+from tests.refusals import check_refused
 
 HEIGHT, WIDTH = 8, 16
 
@@ -159,8 +160,7 @@ OF_CAPTIONS: list[tuple[dict[str, Any], str]] = [
 )
 def test_a_file_not_as_agreed(folder: Path, kind: str, changed: dict[str, Any], words: str) -> None:
     (write if kind == "instances" else tell)(folder, "others", 2, **changed)
-    with pytest.raises(UserError, match=words):
-        read(kind, folder)
+    check_refused(words, read, kind, folder)
 
 
 def test_boxes_count_in_stored_pixels_unless_the_sizes_say_otherwise(folder: Path) -> None:
@@ -192,15 +192,11 @@ def test_what_cannot_be_read_is_one_line(folder: Path, kind: str) -> None:
     path = folder / "annotations" / f"{kind}_others.json"
     for content in (b"no picture", image.read_bytes()[: image.stat().st_size // 2]):
         image.write_bytes(content)
-        with pytest.raises(UserError, match=r"1.png is damaged or no image"):
-            read(kind, folder)
+        check_refused(r"1.png is damaged or no image", read, kind, folder)
     path.write_text(path.read_text()[:-9])
-    with pytest.raises(UserError, match=rf"{path.name}: no JSON"):
-        read(kind, folder)
-    with pytest.raises(UserError, match=r"cannot find .*_else.json"):
-        read(kind, folder, test="else")
-    with pytest.raises(UserError, match=r"config.data.side=0 must be in"):
-        read(kind, folder, side=0)
+    check_refused(rf"{path.name}: no JSON", read, kind, folder)
+    check_refused(r"cannot find .*_else.json", read, kind, folder, test="else")
+    check_refused(r"config.data.side=0 must be in", read, kind, folder, side=0)
 
 
 def test_captions_stand_beside_their_images(folder: Path) -> None:

@@ -11,6 +11,7 @@ from attnlab.data.images import decoded as module
 from attnlab.data.images.decoded import decoded
 from attnlab.data.images.folder import ImageFolder
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 
 @pytest.fixture
@@ -83,5 +84,4 @@ def test_what_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (folder / "test/b/5.png").write_bytes(b"nothing")
     with pytest.raises(UserError, match="4.png is damaged or no image"):
         ImageFolder(directory=str(folder), side=5).images("test")
-    with pytest.raises(UserError, match="cannot find none"):
-        decoded([Path("none")], ImageFolder().read, 1)
+    check_refused("cannot find none", decoded, [Path("none")], ImageFolder().read, 1)

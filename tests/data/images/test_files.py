@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.data import SOURCES
 from attnlab.data.images.files import Idx, Npz
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (20, 4, 5)).astype(np.uint8)
@@ -46,11 +46,6 @@ def test_idx_files_and_a_validation_split_cut_from_training(folder: Path) -> Non
     assert (other.rows("valid", 20) != held).any()
 
 
-def check_refused(source: Any, split: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        source.images(split)
-
-
 def test_idx_files_that_are_none(folder: Path) -> None:
     source, labels = Idx(directory=str(folder)), folder / "train-labels-idx1-ubyte"
     whole = labels.read_bytes()
@@ -64,12 +59,12 @@ def test_idx_files_that_are_none(folder: Path) -> None:
     }
     for content, words in cases.items():
         labels.write_bytes(content)
-        check_refused(source, "train", words)
+        check_refused(words, source.images, "train")
     (folder / "train-images-idx3-ubyte.gz").write_bytes(b"\x1f\x8bno")
-    check_refused(source, "train", re.escape("idx3-ubyte.gz is damaged or no .gz file"))
+    check_refused(re.escape("idx3-ubyte.gz is damaged or no .gz file"), source.images, "train")
     (folder / "t10k-images-idx3-ubyte").unlink()
-    check_refused(source, "test", "cannot find .*t10k-images-idx3-ubyte")
-    check_refused(Idx(directory=str(folder / "nowhere")), "train", "cannot find .*nowhere")
+    check_refused("cannot find .*t10k-images-idx3-ubyte", source.images, "test")
+    check_refused("cannot find .*nowhere", Idx(directory=str(folder / "nowhere")).images, "train")
 
 
 def npz(folder: Path, **arrays: Any) -> Npz:
@@ -97,9 +92,9 @@ def test_npz_files_that_are_none(tmp_path: Path) -> None:
         "no .npz file of plain arrays": {"y_train": np.array([{}] * 20)},
     }
     for words, changed in arrays.items():
-        check_refused(npz(tmp_path, **changed), "train", words)
+        check_refused(words, npz(tmp_path, **changed).images, "train")
     np.savez(tmp_path / "images.npz", x_training=IMAGES, y_train=LABELS)
     source = Npz(directory=str(tmp_path))
-    check_refused(source, "train", "no array 'x_train'; did you mean .*x_training")
+    check_refused("no array 'x_train'; did you mean .*x_training", source.images, "train")
     (tmp_path / "images.npz").write_bytes(b"PK\x03\x04 and no more")
-    check_refused(source, "train", "images.npz is damaged or no .npz file")
+    check_refused("images.npz is damaged or no .npz file", source.images, "train")

@@ -11,7 +11,7 @@ from attnlab.data.files import find_file
 from attnlab.data.images.folder import ImageFolder, read_images
 from attnlab.data.readers.images import read_image
 from attnlab.errors import UserError
-from tests.data.images.test_files import check_refused
+from tests.refusals import check_refused
 
 
 def write(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (6, 4)) -> None:
@@ -49,29 +49,27 @@ def test_what_is_wrong_is_one_line(folder: Path) -> None:
     source = ImageFolder(directory=str(folder), side=0)
 
     write(folder / "train/red/5.png", (250, 0, 0), (5, 5))
-    check_refused(source, "train", r"5.png is 5 x 5 pixels, .*0.jpg 4 x 6; set config.data.side")
+    check_refused(
+        r"5.png is 5 x 5 pixels, .*0.jpg 4 x 6; set config.data.side", source.images, "train"
+    )
     (folder / "train/red/5.png").write_bytes((folder / "train/red/0.png").read_bytes()[:40])
-    check_refused(source, "train", "5.png is damaged or no image")
+    check_refused("5.png is damaged or no image", source.images, "train")
     (folder / "train/green").mkdir()
-    check_refused(source, "train", "green has no image .*fill it or remove it")
+    check_refused("green has no image .*fill it or remove it", source.images, "train")
     (folder / "test/red/0.PNG").rename(folder / "test/0.png")
     (folder / "test/red").rmdir()
-    check_refused(source, "test", "test has no folder for a class")
+    check_refused("test has no folder for a class", source.images, "test")
     (folder / "train").rename(folder / "training")
-    check_refused(source, "train", "cannot find the folder .*train; did you mean 'training'")
-    with pytest.raises(UserError, match="config.data.side=-1"):
-        ImageFolder(side=-1)
-    with pytest.raises(UserError, match="cannot find .*nothing.png"):
-        read_image(folder / "nothing.png", 4, False)
+    check_refused("cannot find the folder .*train; did you mean 'training'", source.images, "train")
+    check_refused("config.data.side=-1", ImageFolder, side=-1)
+    check_refused("cannot find .*nothing.png", read_image, folder / "nothing.png", 4, False)
 
 
 def test_no_directory_is_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     message = "in the current folder, which an empty config.data.directory means"
-    with pytest.raises(UserError, match=f"cannot find the folder train {message}"):
-        ImageFolder().images("train")
-    with pytest.raises(UserError, match=f"cannot find train.tsv {message}"):
-        find_file("", "train.tsv")
+    check_refused(f"cannot find the folder train {message}", ImageFolder().images, "train")
+    check_refused(f"cannot find train.tsv {message}", find_file, "", "train.tsv")
     with pytest.raises(UserError, match=r"cannot find /[^ ]*train.tsv \(tried"):
         find_file("", str(tmp_path / "train.tsv"))
 

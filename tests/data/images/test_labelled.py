@@ -11,6 +11,7 @@ from attnlab.data.images import labelled
 from attnlab.data.images.labelled import HeldOut, ImageData, Labelled
 from attnlab.data.learned import moments
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 2, 3, 2)).astype(np.uint8)
 IMAGES[..., 1] = 7
@@ -39,6 +40,11 @@ def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
         labelled.fingerprint(IMAGES.reshape(12, 3, 2, 2), names),
     )
     assert one == same and len({one, *others}) == 4
+
+
+def test_no_label_at_all_is_nothing_to_tell_apart() -> None:
+    words = "config.data: the training split has no label; there is nothing to tell apart"
+    check_refused(words, labelled.classes_of, [])
 
 
 def test_a_share_that_is_none() -> None:

@@ -16,8 +16,8 @@ from pyarrow import parquet
 from attnlab.data import SPLITS
 from attnlab.data.images.boxed import BoxedData
 from attnlab.data.images.rows import ImageRows
-from attnlab.errors import UserError
 from tests.data.readers.turning import turned
+from tests.refusals import check_refused
 
 PAGE = Path(__file__).parents[3] / "docs" / "extending" / "data.md"
 COLOURS = ("red", "blue", "red")
@@ -66,10 +66,8 @@ def test_what_is_no_image(
     rows: list[dict[str, Any]], change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.jsonl").write_text(json.dumps(rows[0] | change))
-    with pytest.raises(UserError, match=message):
-        ImageRows(str(tmp_path)).images("train")
-    with pytest.raises(UserError, match="config.data.side=-1 must be in 0"):
-        ImageRows(side=-1)
+    check_refused(message, ImageRows(str(tmp_path)).images, "train")
+    check_refused("config.data.side=-1 must be in 0", ImageRows, side=-1)
 
 
 METHODS = {"boxes": ("objects", 2), "mask": ("masks", 1), "caption": ("captions", 1)}
@@ -122,8 +120,7 @@ def test_what_becomes_of_each_cell(rows: list[dict[str, Any]], line: str, tmp_pa
     method, at = METHODS.get(column, ("visual_questions", 0))
     read = getattr(ImageRows(str(tmp_path), side=2, boxes=boxes, classes=classes), method)
     if fate == "refused":
-        with pytest.raises(UserError, match=expected):
-            read("train")
+        check_refused(expected, read, "train")
         return
     for _ in range(2):  # from the files, and from the cache
         cells = json.loads(json.dumps(read("train")[at], default=np.ndarray.tolist))
@@ -139,8 +136,7 @@ def test_objects_are_the_data_of_a_run(rows: list[dict[str, Any]], tmp_path: Pat
     node = {"name": "image_rows", "directory": str(tmp_path), "boxes": "xywh", "columns": columns}
     assert BoxedData.load(node).labels("valid").tolist() == [[2]]
     turned(tmp_path / "images" / "red.png", 6)
-    with pytest.raises(UserError, match="line 1: .*red.png has the EXIF orientation 6"):
-        BoxedData.load(node)
+    check_refused("line 1: .*red.png has the EXIF orientation 6", BoxedData.load, node)
 
 
 def test_equal_images_are_drawn_together(rows: list[dict[str, Any]], tmp_path: Path) -> None:

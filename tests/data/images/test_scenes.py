@@ -14,7 +14,7 @@ from attnlab.data import SOURCES
 from attnlab.data.generated import split_of
 from attnlab.data.images.scenes import NAMED, Scenes, relation
 from attnlab.data.images.shapes import COLOURS, GROUND, SHAPES, Scene, Size, Thing, stamp
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 SMALL: dict[str, Any] = {"examples": 120, "valid": 40, "test": 40, "side": 36, "grid": 3}
 SMALL |= {"small": 3, "large": 5, "jitter": 2, "noise": 4}
@@ -181,16 +181,13 @@ def test_fewer_than_25_words() -> None:
 
 
 def test_objects_without_room_and_scenes_too_few() -> None:
-    with pytest.raises(UserError, match="has every pair"):
-        made(held_out=tuple(Scenes(label="colour_shape").labels))
+    check_refused("has every pair", made, held_out=tuple(Scenes(label="colour_shape").labels))
     crowded = made(large=7, small=7, fewest=9, most=9, jitter=2)
-    with pytest.raises(UserError, match="9 objects of these sizes find no room in 36 x 36"):
-        crowded.scenes("train")
+    check_refused("9 objects of these sizes find no room in 36 x 36", crowded.scenes, "train")
     others = tuple(f"{c} {s}" for c in COLOURS for s in SHAPES if (c, s) != ("red", "circle"))
     few = made(examples=20, valid=1, most=1, grid=1, jitter=0, held_out=others)
     sizes: tuple[Size, ...] = ("small", "large")
     kinds = [Scene((Thing(size, "red", "circle", 18, 18),)) for size in sizes]
     assert set(few.scenes("train")) == {one for one in kinds if split_of(repr(one)) == "train"}
     assert "valid" not in map(split_of, map(repr, kinds))
-    with pytest.raises(UserError, match="too few different scenes for the valid split"):
-        few.scenes("valid")
+    check_refused("too few different scenes for the valid split", few.scenes, "valid")

@@ -10,6 +10,7 @@ from attnlab.data import SOURCES
 from attnlab.data.images.shapes import Shapes
 from attnlab.data.images.translated import Translated
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 FIELDS: dict[str, Any] = {"side": 12, "small": 3, "large": 4, "noise": 3}
 FIELDS |= {"examples": 60, "valid": 9, "test": 5}
@@ -59,8 +60,6 @@ def test_what_cannot_be_put_anywhere_is_one_line(tmp_path: Path) -> None:
         made(side=9).images("train")
     with pytest.raises(UserError, match=r"config.data.piece=13: .* are 12 x 12"):
         made(clutter=1, piece=13).images("train")
-    with pytest.raises(UserError, match=r"config.data.clutter=-1 must be in 0 ... 1000"):
-        made(clutter=-1)
-    with pytest.raises(UserError, match=r"config.data.of: Dates has no images"):
-        made(of="dates").images("train")
+    check_refused(r"config.data.clutter=-1 must be in 0 ... 1000", made, clutter=-1)
+    check_refused(r"config.data.of: Dates has no images", made(of="dates").images, "train")
     assert made(of="idx").shape is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attnlab.data.readers.json_text import parse_json, read_json
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -42,9 +42,7 @@ def test_values_are_those_of_the_standard_parser(value: Any) -> None:
     ],
 )
 def test_what_is_refused(text: str | bytes, words: str) -> None:
-    with pytest.raises(UserError, match=words) as caught:
-        parse_json(text, "there.json, line 7")
-    assert str(caught.value).startswith("there.json, line 7: ")
+    check_refused(f"^there.json, line 7: .*{words}", parse_json, text, "there.json, line 7")
 
 
 def test_a_whole_surrogate_pair_is_a_character_and_the_bound_of_depth_is_allowed() -> None:
@@ -56,7 +54,5 @@ def test_a_whole_surrogate_pair_is_a_character_and_the_bound_of_depth_is_allowed
 def test_files_hold_the_kind_asked_for(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[1]")
     assert read_json(tmp_path / "list.json", list) == [1]
-    with pytest.raises(UserError, match=r"list\.json holds no JSON object"):
-        read_json(tmp_path / "list.json")
-    with pytest.raises(UserError, match=r"cannot read .*none\.json"):
-        read_json(tmp_path / "none.json")
+    check_refused(r"list\.json holds no JSON object", read_json, tmp_path / "list.json")
+    check_refused(r"cannot read .*none\.json", read_json, tmp_path / "none.json")

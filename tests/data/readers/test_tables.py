@@ -3,7 +3,7 @@
 import pytest
 
 from attnlab.data.readers.tables import split_lines
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -18,5 +18,4 @@ from attnlab.errors import UserError
 )
 def test_cells_by_separator(separator: str, cells: list[str]) -> None:
     assert [row.cells for row in split_lines(["a b\tc", " "], separator, "s")] == [cells, []]
-    with pytest.raises(UserError, match="s='tabs': .*did you mean 'tab'"):
-        split_lines(["a"], "tabs", "s")
+    check_refused("s='tabs': .*did you mean 'tab'", split_lines, ["a"], "tabs", "s")
