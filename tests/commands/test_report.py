@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.commands import Command, main
 from attnlab.commands.report import INTERVALS as CHOICES
-from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.report.statistics.family import Family
 from tests.commands.tiny import alone
 from tests.experiments.synthetic import sweep
 

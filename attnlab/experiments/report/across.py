@@ -19,7 +19,8 @@ from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Basis, Comparison, Row, compare
 from attnlab.experiments.report.environment import environment
 from attnlab.experiments.report.equality import other_scale
-from attnlab.experiments.report.statistics import UNBOUNDED, Family, Interval, Scale
+from attnlab.experiments.report.statistics.family import Family
+from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
 from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.wide import settings
 from attnlab.pages.formats import markdown

@@ -6,7 +6,7 @@ import statistics
 
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison, Row, scale, scores, settings
-from attnlab.experiments.report.statistics import Family, Summary
+from attnlab.experiments.report.statistics.family import Family, Summary
 from attnlab.pages.tables import NONE, Table, mean, number, signed
 
 # Numbers of `results.json` that are no scores: how a score was computed, and the sizes of a split.

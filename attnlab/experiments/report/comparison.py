@@ -17,7 +17,8 @@ from attnlab.experiments.report.collect import Record, Records, Shown, median_pa
 from attnlab.experiments.report.derived import absent, value
 from attnlab.experiments.report.equality import Apart, apart, unlike
 from attnlab.experiments.report.looks import ALPHA, level
-from attnlab.experiments.report.statistics import UNBOUNDED, Difference, Family, Scale, Summary
+from attnlab.experiments.report.statistics.family import Difference, Family, Summary
+from attnlab.experiments.report.statistics.scale import UNBOUNDED, Scale
 from attnlab.records.measures import LARGEST
 
 

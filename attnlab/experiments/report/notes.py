@@ -1,13 +1,16 @@
-"""Notes to the table of results: how its intervals were computed, the power of the seeds, the
-sources of times and costs.
+"""Notes to the table of results: how its intervals were computed, the power of the seeds, also
+before anything is trained, the sources of times and costs.
 """
 
 from attnlab.experiments.define import is_timed, several
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.derived import side_by_side
 from attnlab.experiments.report.equality import differing
-from attnlab.experiments.report.statistics import CHANCE
+from attnlab.experiments.report.statistics.family import ALPHA
+from attnlab.experiments.report.statistics.looks import spent
+from attnlab.experiments.report.statistics.power import CHANCE, Dunnett
 from attnlab.experiments.report.wide import asked
 
 
@@ -110,6 +113,26 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
     gaps = [gap for gap in least if gap is not None]
     with_these = f"With these seeds a difference of {max(gaps, default=0.0):.2g} is found"
     return [f"{with_these} with probability {CHANCE:g}."] * bool(gaps)
+
+
+def foresight(plan: Plan) -> str:
+    """Returns a sentence on the smallest difference to the baseline that the seeds of a plan can
+    find, in standard deviations of a run (with one seed: that none can be found); "" for a single
+    variant. It assumes one standard deviation for all variants, as in most sweeps, besides what all
+    variants of a seed share.
+    """
+    variants, seeds = len(plan.variants), len(plan.seeds)
+    if variants < 2:
+        return ""
+    alpha = spent(1, plan.looks) if plan.looks > 1 else ALPHA
+    least = Dunnett(1.0, variants - 1.0, variants - 1, alpha).detectable(seeds)
+    if least is None:
+        return "one seed tells nothing of how much runs spread, so no difference can be found"
+    return (
+        f"{seeds} seeds of {variants} variants find a difference to {plan.baseline} of {least:.1f}"
+        f" standard deviations of a run with probability {CHANCE:g}"
+        + (f", at the first of {plan.looks} looks" if plan.looks > 1 else "")
+    )
 
 
 def cost_notes(records: Records) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.sections import Section
-from attnlab.experiments.report.statistics import REFUTED, SUPPORTED
+from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED
 from attnlab.pages.html import Figure, figure, literal, table, whole
 from attnlab.pages.tables import Table
 

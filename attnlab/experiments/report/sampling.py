@@ -8,7 +8,7 @@ from typing import Any
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.equality import unlike
-from attnlab.experiments.report.statistics import Sampled, compare
+from attnlab.experiments.report.statistics.items import Sampled, compare
 from attnlab.pages.tables import Table, interval, p_value, signed
 from attnlab.records.items import Items, score_of
 

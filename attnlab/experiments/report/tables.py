@@ -1,5 +1,5 @@
-"""The tables of a report, as text in cells: results, contrasts of the claim, what was tuned, all
-trials.
+"""The tables of a report, as text in cells: results, those of them for a paper, contrasts of the
+claim, what is compared, all trials.
 """
 
 import dataclasses
@@ -7,18 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Basis, Comparison, Row
 from attnlab.experiments.report.equality import Differing, differing, other_scale, unlike
 from attnlab.experiments.report.notes import cost_notes, score_notes
-from attnlab.experiments.report.statistics import Difference
+from attnlab.experiments.report.statistics.family import Difference
 from attnlab.experiments.report.verdict import Judged, Verdict, hint
 from attnlab.pages.tables import (
     NONE,
     Table,
     interval,
+    mean,
     memory,
     milliseconds,
     number,
@@ -72,6 +74,52 @@ def narrow(table: Table, baseline: str) -> list[Table]:
     return [*parts, dataclasses.replace(table.only(("variant", *costs)), title="costs")]
 
 
+def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ()) -> Table:
+    """Returns a table for a paper (variant, mean with interval and, on the test split, difference
+    with p), or the given `columns` of the main table, and raises UserError for an unknown column.
+
+    Args:
+      records: of the sweep.
+      comparison: its rows.
+      columns: of the main table, to be taken instead; () for none.
+
+    Raises:
+      UserError: the main table has no such column.
+    """
+    whole = results(records, comparison)
+    if columns:
+        for name in columns:
+            if name not in whole.columns:
+                raise UserError(f"--columns: no column {name!r}; {nearest(name, whole.columns)}")
+        chosen = whole.only(columns)
+        if set(columns) & set(COSTS):
+            return chosen
+        return dataclasses.replace(chosen, notes=score_notes(records, comparison))
+    heads: tuple[str, ...] = ("variant", comparison.basis.metric)
+    if comparison.basis.split == "test":
+        heads = (*heads, f"difference to {records.plan.baseline}")
+    rows = tuple(
+        (row.name, mean(row.summary.mean, row.summary.interval), _difference_with_p(row))[
+            : len(heads)
+        ]
+        for row in comparison.rows
+    )
+    places, notes = frozenset(range(1, len(heads))), score_notes(records, comparison)
+    return dataclasses.replace(whole, columns=heads, rows=rows, numbers=places, notes=notes)
+
+
+def _difference_with_p(row: Row) -> str:
+    """Returns a row's difference to the baseline with its p value as text, such as "-0.500 (p <
+    0.001)"; "-" without a difference.
+    """
+    if row.difference is None:
+        return NONE
+    size, p = signed(row.difference.mean), p_value(row.difference.p)
+    if row.difference.p is None:
+        return size
+    return f"{size} (p {p if p.startswith('<') else f'= {p}'})"
+
+
 def direction(basis: Basis) -> str:
     """The direction of a measure in words."""
     return "higher is better" if basis.mode == "max" else "lower is better"
@@ -116,12 +164,12 @@ def _result(
         NONE if counted.transcendentals is None else least + scaled(counted.transcendentals),
     )
     taken = (f"{candidate.parameters:,}", *work, milliseconds(*row.pace), memory(*row.peak))
-    held = budget(candidate) + _but(candidate.variant, baseline, unequal)
+    held = budget(candidate) + _unequal_to_baseline(candidate.variant, baseline, unequal)
     held = NONE if records.plan.budget is None else held
     return (*means, *_difference(row, baseline, gap), *taken, held, "; ".join(remarks))
 
 
-def _but(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
+def _unequal_to_baseline(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
     """Returns the names of the settings `unequal` in which a variant differs from the baseline, as
     ", but not training.steps"; "" without any.
     """

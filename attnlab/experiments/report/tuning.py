@@ -4,7 +4,7 @@ split, and what was chosen.
 
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import scale, scores, settings
-from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.run import counts
 from attnlab.pages.tables import Table, interval, number
 

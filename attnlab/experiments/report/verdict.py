@@ -23,10 +23,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.experiments.define import COUNTED
-from attnlab.experiments.report import statistics
 from attnlab.experiments.report.comparison import Comparison, Row, measured
 from attnlab.experiments.report.equality import other_scale
-from attnlab.experiments.report.statistics import CHANCE, REFUTED, SUPPORTED, TIE, UNDECIDED
+from attnlab.experiments.report.statistics import family as statistics
+from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED, TIE, UNDECIDED
+from attnlab.experiments.report.statistics.power import CHANCE, Dunnett
 
 _WHY = {
     statistics.ONE_SEED: "one seed has no spread to judge by",
@@ -187,12 +188,10 @@ def _power(
         return None
     # That of one run, as if the contrast were a difference of two variants; it is one-sided, which
     # is two-sided at twice the level.
-    terms = (estimate.error * math.sqrt(seeds / 2), estimate.freedom / (seeds - 1), 1)
-    least = statistics.detectable(seeds, *terms, alpha=2 * family.alpha)
-    away = abs(estimate.value - at_least)
-    needed = None
-    if away > family.model.rounding:
-        needed = statistics.seeds_needed(away, *terms, alpha=2 * family.alpha)
+    run = estimate.error * math.sqrt(seeds / 2)
+    test = Dunnett(run, estimate.freedom / (seeds - 1), 1, 2 * family.alpha)
+    least, away = test.detectable(seeds), abs(estimate.value - at_least)
+    needed = test.seeds_needed(away) if away > family.model.rounding else None
     return None if least is None else Power(least, needed)
 
 

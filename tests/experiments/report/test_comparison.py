@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Basis, Comparison, compare
-from attnlab.experiments.report.statistics import Scale
+from attnlab.experiments.report.statistics.scale import Scale
 from tests.experiments.report.statistics.blocked import dunnett
 from tests.experiments.report.tabled import compared
 from tests.experiments.synthetic import SCORES, edit, lines, scored_on, sweep, workdir, write

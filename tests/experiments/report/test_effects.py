@@ -15,7 +15,7 @@ from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.effects import Effect, crossed, effects, one_at_a_time, table
 from attnlab.experiments.report.report import show
-from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.report.statistics.family import Family
 from tests.experiments.report.statistics import golden_effects
 from tests.experiments.synthetic import sweep
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from attnlab.experiments import Claim, better
-from attnlab.experiments.report.statistics import REFUTED, SUPPORTED, UNDECIDED
+from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED, UNDECIDED
 from attnlab.experiments.report.verdict import Verdict, describe, judge
 from tests.experiments.plans import defined
 from tests.experiments.report.tabled import compared

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlab.experiments.report.statistics import (
+from attnlab.experiments.report.statistics.family import (
     AGREE,
     INCLUDES,
     ONE_SEED,
@@ -20,9 +20,9 @@ from attnlab.experiments.report.statistics import (
     UNDECIDED,
     Decision,
     Family,
-    Scale,
     conjunction,
 )
+from attnlab.experiments.report.statistics.scale import Scale
 from tests.experiments.report.statistics.blocked import dunnett
 
 RNG = np.random.default_rng(17)

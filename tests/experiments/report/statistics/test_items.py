@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.experiments.report.statistics import compare
+from attnlab.experiments.report.statistics.items import compare
 
 RNG = np.random.default_rng(13)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlab.experiments.report.statistics import spent
+from attnlab.experiments.report.statistics.looks import spent
 
 
 def test_boundaries_are_the_published_ones() -> None:
