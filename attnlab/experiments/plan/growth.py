@@ -117,11 +117,7 @@ def _news(old: Plan, new: Plan) -> Iterator[str]:
                 "the config's own" if value is None else text(value) for value in (before, now)
             )
             yield f"{name}: {', now '.join(texts)}"
-    for name, overrides in old.variants.items():
-        if name not in new.variants:
-            yield f"variant {name!r} is gone"
-        elif (before := _plain(overrides)) != (now := _plain(new.variants[name])):
-            yield f"variant {name!r}: {before}, now {now}"
+    yield from _changed_variants(old, new.variants)
     for key in ("tune", "search", "budget", "select"):
         if _plain(getattr(old, key)) != _plain(getattr(new, key)):
             yield f"{key} has changed"
@@ -154,7 +150,10 @@ def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
             )
     if not (directory / CHOICE).exists():
         return
-    changed = [*_changed(old, new), *_removed(old, new)]
+    changed = [*_changed_fields(old, new), *_changed_variants(old, new["variants"])]
+    planned, seeds = list(old.seeds), list(new["seeds"])
+    if planned != seeds[: len(planned)]:  # the first one is a search's
+        changed.append(f"seeds: planned {planned}, now {seeds}; further ones go to the end")
     if changed:
         raise UserError(
             f"{directory}: its choice is made, so this can no longer change: {'; '.join(changed)}."
@@ -217,7 +216,7 @@ def begun(candidate: Candidate, directory: Path) -> list[Path]:
     ]
 
 
-def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+def _changed_fields(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
     """Yields a text for each field, of those that are fixed once the choice is made, that differs
     between a plan and a new definition.
     """
@@ -229,18 +228,15 @@ def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: planned {_plain(before)}, now {_plain(now)}"
 
 
-def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a text for each variant that a new definition lacks or changes, and one if the plan's
-    seeds are not its first seeds in the same order.
+def _changed_variants(old: Plan, variants: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yields a text for each variant of a plan that the new `variants` (name to overrides) lack or
+    change.
     """
     for name, overrides in old.variants.items():
-        if name not in new["variants"]:
-            yield f"variant {name!r}: planned, now gone"
-        elif (before := _plain(overrides)) != (now := _plain(new["variants"][name])):
+        if name not in variants:
+            yield f"variant {name!r} is gone"
+        elif (before := _plain(overrides)) != (now := _plain(variants[name])):
             yield f"variant {name!r}: planned {before}, now {now}"
-    planned, seeds = list(old.seeds), list(new["seeds"])
-    if planned != seeds[: len(planned)]:  # the first one is a search's
-        yield f"seeds: planned {planned}, now {seeds}; further ones go to the end"
 
 
 def _plain(value: Any) -> str:

@@ -20,22 +20,14 @@ from attnlab.experiments.define import (
     Changes,
     definition,
     definition_hash,
+    grouped,
     load_experiment,
     several,
 )
-from attnlab.experiments.plan import matching
+from attnlab.experiments.plan import growth, matching
 from attnlab.experiments.plan.budgets import matched
 from attnlab.experiments.plan.building import Builder, naming
 from attnlab.experiments.plan.candidate import Candidate, Counted, Wanted, with_code
-from attnlab.experiments.plan.growth import (
-    begun,
-    check_begun,
-    check_code,
-    check_growth,
-    check_kept,
-    own_files,
-    planned_before,
-)
 from attnlab.experiments.plan.metrics import check_metrics, comparison_lines
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
@@ -73,14 +65,14 @@ def made(
     """
     old = Plan.read(directory)
     accepted = changes.unmatched or (old is not None and old.unmatched)
-    defined = planned_before(definition(load_experiment(file, changes), file), old)
+    defined = growth.planned_before(definition(load_experiment(file, changes), file), old)
     identity = definition_hash(defined)
     if old is not None:
-        other = check_code(old, directory, changes.accept)
+        other = growth.check_code(old, directory, changes.accept)
         if old.hash == identity and not other:
             return dataclasses.replace(old, unmatched=accepted)
         if old.hash != identity:
-            check_growth(old, defined, directory)
+            growth.check_growth(old, defined, directory)
     plan = Plan(
         **defined,
         file=file,
@@ -108,9 +100,9 @@ def made(
         candidate.id for candidate in (old.candidates if old else ()) if candidate.promoted
     )
     for candidate in plan.candidates:
-        check_begun(candidate, directory)
+        growth.check_begun(candidate, directory)
     if old is not None and not changes.replace:
-        check_kept(old, plan, directory)
+        growth.check_kept(old, plan, directory)
     return dataclasses.replace(plan, own_code=_own_code(plan, old))
 
 
@@ -124,12 +116,12 @@ def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) 
         has accepted that.
     """
     plan = Plan.of_sweep(directory)
-    check_code(plan, directory)
+    growth.check_code(plan, directory)
     wanted = {want.id: want for want in (plan.want(*point) for point in points)}
     new = [want for want in wanted.values() if plan.made_of(want.id) is None]
     added = candidates(plan, new, Builder(plan.config, plan.seeds[0]), count)
     for candidate in added:
-        check_begun(candidate, directory)
+        growth.check_begun(candidate, directory)
     return matching.check_budget(plan.grown(added), plan)
 
 
@@ -196,10 +188,7 @@ def _of_each(wanted: Sequence[Wanted], work: Callable[[Wanted], Made]) -> list[M
         except UserError as error:
             cause = str(error.__cause__)
             refused.setdefault(want.variant, (cause, str(error).removesuffix(f": {cause}")))
-    names: dict[str, list[str]] = {}
-    for cause, name in refused.values():
-        names.setdefault(cause, []).append(name)
-    if names:
+    if names := grouped(refused.values()):
         shown = [f"{several(named)}: {cause}" for cause, named in names.items()][:SHOWN]
         more = [f"and {len(names) - SHOWN} more mistakes"] * (len(names) > SHOWN)
         raise UserError("; ".join([*shown, *more]))
@@ -280,7 +269,7 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
     if before is None:
         return candidate
     other_code = before.code not in (None, candidate.code)
-    if other_code and not begun(before, directory) and not (directory / CHOICE).exists():
+    if other_code and not growth.begun(before, directory) and not (directory / CHOICE).exists():
         return candidate
     # earlier plans did not store the code
     unknown = before.code is None and bool(candidate.code) and not accept
@@ -308,7 +297,7 @@ def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
         code = now.get(earlier.id)
         if code and earlier.code != code:
             accepted.append(provenance.edit(earlier.code or {}, code) | {"candidate": earlier.id})
-    return {**own_files(plan).record(), "accepted": accepted}
+    return {**growth.own_files(plan).record(), "accepted": accepted}
 
 
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from attnlab import progress
 from attnlab.config import tree
 from attnlab.errors import UserError
-from attnlab.experiments.define import text
+from attnlab.experiments.define import grouped, text
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Basis, Comparison, Row, compare
@@ -97,7 +97,7 @@ def across(first: Path, second: Path) -> Across:
         Side(directory, records := collect(directory), compare(records))
         for directory in (first, second)
     )
-    _check(a, b)
+    _check_same_measure(a, b)
     matched = _matched(a.comparison.rows, b.comparison.rows)
     scale = _common(*(side.comparison.basis.scale for side in (a, b)))
     return Across(a, b, tuple(_pair(*rows, a.comparison.basis, scale) for rows in matched))
@@ -171,14 +171,14 @@ def as_csv(sweeps: Across) -> str:
     gap = ("difference", "difference low", "difference high")
     rows = [["variant", *sides, *gap, "compared", "remark"]]
     for pair in sweeps.pairs:
-        numbers: list[Any] = [*_figures(pair.first), *_figures(pair.second)]
+        numbers: list[Any] = [*_numbers(pair.first), *_numbers(pair.second)]
         numbers += [pair.gap.mean, *(pair.gap.interval or (None, None))] if pair.gap else [None] * 3
         shown = ["" if value is None else repr(value) for value in numbers]
         rows.append([pair.name, *shown, pair.gap.method if pair.gap else "", pair.remark])
     return csv_text.as_csv(rows)
 
 
-def _check(first: Side, second: Side) -> None:
+def _check_same_measure(first: Side, second: Side) -> None:
     """Checks that two sweeps have the same measure and are compared by the same score of the same
     split; raises UserError otherwise.
     """
@@ -270,7 +270,7 @@ def _gap(gap: Gap | None) -> tuple[str, str, str]:
     return (NONE,) * 3 if gap is None else (signed(gap.mean), interval(gap.interval), gap.method)
 
 
-def _figures(row: Row | None) -> list[Any]:
+def _numbers(row: Row | None) -> list[Any]:
     if row is None:
         return [None] * 4
     return [row.summary.n, row.summary.mean, *(row.summary.interval or (None, None))]
@@ -299,10 +299,9 @@ def _facts(records: Records) -> dict[str, str]:
     """
     machines = environment(records.trials)
     differing = {name: "; ".join(values) for name, values in machines.differing.items()}
-    read: dict[str, dict[str, None]] = {}
-    for split, digest in (pair for record in records.trials for pair in record.data.items()):
-        read.setdefault(f"{split} data", {})[digest[:12]] = None
-    data = {name: "; ".join(digests) for name, digests in read.items()}
+    read = (pair for record in records.trials for pair in record.data.items())
+    digests = grouped(dict.fromkeys((f"{split} data", digest[:12]) for split, digest in read))
+    data = {name: "; ".join(each) for name, each in digests.items()}
     return {**machines.shared, **differing, **data}
 
 

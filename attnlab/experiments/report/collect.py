@@ -269,13 +269,13 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
         items=items and items.without([name for name in items.rules if name != metric]),
         effort=_effort(events),
         data={} if manifest is None else manifest.read_data(workdir),
-        learned=_learned(workdir, manifest),
+        learned=_digests_of_vocabularies(workdir, manifest),
     )
     misfits = of_trial(record, items, splits, altered_records(workdir), plan.select["metric"])
     return dataclasses.replace(record, misfits=tuple(misfits))
 
 
-def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
+def _digests_of_vocabularies(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
     """Returns, by the names of `measures.DEPENDS`, the digest of a trial's target vocabulary, its
     text normaliser and its class names as JSON, from its manifest and `workdir`/vocabulary; those
     that are not on record are left out (see `Record.learned`).

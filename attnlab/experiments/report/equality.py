@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from attnlab.config import flat, is_below, tree
-from attnlab.experiments.define import SHOWN, is_derived, reached, several, text
+from attnlab.experiments.define import SHOWN, grouped, is_derived, reached, several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import NONE
@@ -54,9 +54,7 @@ class Differing:
         """Returns the setting with its values and the variants that have them, at most `SHOWN`
         values: "training.steps 12 (additive, location), 24 (general)".
         """
-        groups: dict[str, list[str]] = {}
-        for variant, value in self.values.items():
-            groups.setdefault(value, []).append(variant)
+        groups = grouped((value, variant) for variant, value in self.values.items())
         shown = [
             f"{value} ({several(variants)})"
             for value, variants in itertools.islice(groups.items(), SHOWN)

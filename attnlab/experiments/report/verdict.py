@@ -22,7 +22,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.experiments.define import COUNTED
+from attnlab.experiments.define import COUNTED, grouped
 from attnlab.experiments.report.comparison import Comparison, Row, measured
 from attnlab.experiments.report.equality import other_scale
 from attnlab.experiments.report.statistics import family as statistics
@@ -219,9 +219,7 @@ def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -
         order = f"better than {bad}" if at_least >= 0 else f"no worse than {bad}"
         by = f" by {abs(at_least):g}" if at_least else ""
         return f"{good} {order}{by}: {describe(weights, at_least)}"
-    alike: dict[float, list[str]] = {}
-    for variant, weight in weights.items():
-        alike.setdefault(weight, []).append(variant)
+    alike = grouped((weight, variant) for variant, weight in weights.items())
     text = ""
     for weight, variants in sorted(alike.items(), key=lambda pair: pair[0] < 0):
         sign = " - " if weight < 0 else " + "

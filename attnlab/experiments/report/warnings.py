@@ -5,7 +5,7 @@ error rate higher, than it looks.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from attnlab.experiments.define import is_derived, several, text
+from attnlab.experiments.define import grouped, is_derived, several, text
 from attnlab.experiments.report import looks
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Comparison, label
@@ -86,10 +86,8 @@ def _records(records: Records, comparison: Comparison, _: Environment) -> Iterat
     """Yields a warning for each contradiction in the records of the reported trials, with those
     trials (see `misfits.of_sweep`).
     """
-    trials: dict[str, list[str]] = {}
-    for name, misfit in of_sweep(records, comparison.records):
-        trials.setdefault(misfit, []).append(name)
-    for misfit, names in trials.items():
+    misfits = of_sweep(records, comparison.records)
+    for misfit, names in grouped((misfit, name) for name, misfit in misfits).items():
         yield (
             "Records do not fit together, so that no number here can be relied on:"
             f" {misfit} ({several(names)})."
@@ -148,10 +146,9 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
     test split, or if the user's own code changed during training.
     """
     reported = comparison.records
-    versions: dict[str, list[str]] = {}
-    for record in reported:
-        if record.manifest is not None:
-            versions.setdefault(version(record.manifest.code), []).append(_name(record))
+    versions = grouped(
+        (version(run.manifest.code), _name(run)) for run in reported if run.manifest is not None
+    )
     if len(versions) > 1:
         lines = [
             f"{name} ({several(each) if len(each) < 4 else f'{len(each)} trials'})"
@@ -242,12 +239,9 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
             f"FLOPs of {several(low)} are too low: loops of unknown length ({most}) were counted"
             " once."
         )
-    idle: dict[tuple[str, ...], list[str]] = {}
-    for candidate in candidates:
-        paths = candidate.counted.idle
-        if paths and candidate.variant not in idle.setdefault(paths, []):
-            idle[paths].append(candidate.variant)
-    lines = [f"{several(paths)} ({several(variants)})" for paths, variants in idle.items()]
+    idle = dict.fromkeys((each.counted.idle, each.variant) for each in candidates)
+    groups = grouped((paths, variant) for paths, variant in idle if paths)
+    lines = [f"{several(paths)} ({several(variants)})" for paths, variants in groups.items()]
     if lines:
         yield f"Parameters that get no gradient, and are counted all the same: {'; '.join(lines)}."
 

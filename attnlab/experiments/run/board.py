@@ -2,7 +2,6 @@
 and for `status` the validation scores while it runs.
 """
 
-import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, validations
 from attnlab.progress import clock, live_console
 from attnlab.records.locks import holder
+from attnlab.records.measures import is_finite
 
 if TYPE_CHECKING:
     import rich.console
@@ -273,12 +273,10 @@ def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, flo
     """Returns the (step, value) pairs of a metric at a trial's evaluations on validation, without
     values that are not finite numbers.
     """
-    points = [(record["step"], record.get(metric)) for record in validations(trial, directory)]
-    return [
-        (step, float(value))
-        for step, value in points
-        if isinstance(value, (int, float)) and math.isfinite(value)
-    ]
+    values: dict[int, Any] = {
+        record["step"]: record.get(metric) for record in validations(trial, directory)
+    }
+    return [(step, float(value)) for step, value in values.items() if is_finite(value)]
 
 
 def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> "rich.console.Group":

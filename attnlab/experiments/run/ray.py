@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import UserError, one_line
+from attnlab.errors import UserError, one_line, optional_package
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Executor
 from attnlab.experiments.run.live import DEFAULTS, WorkOptions, died
@@ -295,8 +295,4 @@ def serve() -> None:
 
 def _ray() -> Any:
     """Imports and returns the package of Ray; raises `UserError` if it is not installed."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError("--executor=ray needs Ray: pip install 'attnlab[ray]'") from error
-    return ray
+    return optional_package("ray", "--executor=ray needs Ray", "ray")

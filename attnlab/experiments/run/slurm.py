@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, optional_package
 from attnlab.experiments.run import placing
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Executor
@@ -301,8 +301,4 @@ def preempted() -> bool:
 
 def _submitit() -> Any:
     """Imports and returns the package submitit; raises `UserError` if it is not installed."""
-    try:
-        import submitit
-    except ImportError as error:
-        raise UserError("--executor=slurm needs submitit: pip install 'attnlab[slurm]'") from error
-    return submitit
+    return optional_package("submitit", "--executor=slurm needs submitit", "slurm")

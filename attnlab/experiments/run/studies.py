@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, optional_package
 from attnlab.experiments.define import Range, Search
 from attnlab.records.locks import exclusive
 
@@ -161,10 +161,7 @@ def _optuna() -> Any:
     """Imports and returns the package optuna, set to print warnings only; raises `UserError` if it
     is not installed.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise UserError("a search needs optuna: pip install 'attnlab[search]'") from error
+    optuna = optional_package("optuna", "a search needs optuna", "search")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -110,16 +110,11 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "did you mean 'halving'?": {"search": ("a=uniform(0,1)",), "pruner": "havling"},
     "search.trials is 0": {"search": ("a=uniform(0,1)",), "trials": 0},
     "--trials and --pruner are of a search": {"grid": (SCORES,), "trials": 3},
-    "--measure=exact,maximal: 'maximal'; did you mean 'max'?": {
-        "grid": (SCORES,),
-        "measure": "exact,maximal",
-    },
+    "exact,maximal: 'maximal'; did you mean 'max'": {"grid": (SCORES,), "measure": "exact,maximal"},
     "--grid and --without are both given": {"grid": (SCORES,), "without": ("system.dropout",)},
     "--without: system.dropout is 0 already": {"without": ("system.dropout",)},
     "--without: config.system.drop: no such key; did you mean": {"without": ("system.drop",)},
-    "--without schedule.warmup: 'schedule.warmup' is given twice; leave one of them out": {
-        "without": ("schedule.warmup,schedule.warmup",)
-    },
+    "--without seed: 'seed' is given twice; leave one of them out": {"without": ("seed,seed",)},
     "--without : expected a setting": {"without": ("schedule.warmup,",)},
     "--without seed=: expected a setting": {"without": ("seed=",)},
     "--without: system.attention.score lies in system.attention; leave one of them out": {

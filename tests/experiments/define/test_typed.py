@@ -30,7 +30,7 @@ from tests.experiments.plans import CONFIG, EXPERIMENT, FILE
         ("system.attention.score.hidden", 8, "8"),
     ],
 )
-def test_a_setting_given_as_the_file_has_it_is_the_same_candidate(
+def test_a_setting_given_as_in_the_file_is_the_same_candidate(
     key: str, own: Any, given: str
 ) -> None:
     experiment = dataclasses.replace(EXPERIMENT, base={key: own})

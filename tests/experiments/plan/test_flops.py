@@ -111,7 +111,7 @@ def test_a_language_model_counts_with_the_lanes_that_it_remembers() -> None:
     assert step_flops(many.config, many) == pytest.approx(4 * step_flops(few.config, few), rel=0.1)
 
 
-def test_the_work_of_a_step_names_exponentials_loops_and_what_gets_no_gradient(
+def test_work_has_exponentials_loops_and_idle_parameters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Additive scores take a tanh for each hidden unit of each pair where general ones take

@@ -19,10 +19,7 @@ LARGER = {
 }
 LOSS, EXACT = '{"metric": "loss", "mode": "min"}', '{"metric": "exact", "mode": "max"}'
 MEANING: list[tuple[dict[str, Any], str]] = [
-    (
-        {"base": {"training.steps": 24}},
-        'base: planned {"training.steps": 12}, now {"training.steps": 24}',
-    ),
+    ({"base": {"training.steps": 24}}, 'base: planned {"training.steps": 12}, now {"training.'),
     ({"select": ("accuracy", "max")}, "select: planned"),
     ({"measure": ("exact", "max")}, f"measure: planned {LOSS}, now {EXACT}"),
     ({"budget": Budget("flops", "system.decoder")}, "budget: planned null, now"),
@@ -32,11 +29,8 @@ MEANING: list[tuple[dict[str, Any], str]] = [
     ({"seeds": (2, 0, 1)}, "seeds: planned [0, 1], now [2, 0, 1]; further ones go to the end"),
     ({"looks": 2}, "looks: planned 1, now 2"),
     ({"baseline": "general"}, 'baseline: planned "additive", now "general"'),
-    ({"compare": EXPERIMENT.compare[:1], "claim": None}, "variant 'general': planned, now gone"),
-    (
-        {"compare": rows({"additive": {"a": 1}, "general": {}})},
-        "variant 'additive': planned {}, now {\"a\": 1}",
-    ),
+    ({"compare": EXPERIMENT.compare[:1], "claim": None}, "variant 'general' is gone"),
+    ({"compare": rows({"additive": {"a": 1}, "general": {}})}, "variant 'additive': planned {}"),
 ]
 
 

@@ -31,7 +31,7 @@ def base_of_texts(folder: Path) -> str:
     return f"base={ {'data': 'text', 'data.directory': str(folder), 'system.width': 4}!r}"
 
 
-def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_trained(
+def test_a_measure_that_the_data_cannot_give_is_refused(
     tmp_path: Path,
 ) -> None:
     """Plain text does not tell which words can be recalled."""

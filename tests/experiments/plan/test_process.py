@@ -42,7 +42,7 @@ def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> No
     assert Plan.read(tmp_path / "sweep") == plan
 
 
-def test_the_same_experiment_is_not_planned_again(
+def test_an_experiment_is_planned_once(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(tmp_path, SCORES)
@@ -174,9 +174,7 @@ def test_a_plan_grows(tmp_path: Path, quick: None) -> None:
     assert Plan.read(tmp_path / "sweep") == new
 
 
-def test_trials_that_were_trained_with_another_config_are_not_taken_over(
-    tmp_path: Path, quick: None
-) -> None:
+def test_trials_of_another_config_are_not_taken_over(tmp_path: Path, quick: None) -> None:
     """The budget changes what an id stands for; before anything was trained that is fine."""
     budget = "budget=Budget('parameters', 'system.decoder', within=0.4)"
     plan = planned(tmp_path, WIDER)
@@ -364,9 +362,7 @@ def test_all_bad_variants_are_named(tmp_path: Path, quick: None) -> None:
     assert counts == [1, 0, 1], message
 
 
-def test_a_plan_that_kept_texts_of_the_command_line_is_found_again(
-    tmp_path: Path, quick: None
-) -> None:
+def test_a_plan_with_texts_of_the_command_line_is_found_again(tmp_path: Path, quick: None) -> None:
     """Earlier versions kept `=24` as "24": the same command finds plan and trials as they were. So
     does one that names what is there.
     """

@@ -36,7 +36,7 @@ def by_name(found: Across) -> dict[str, Any]:
 
 
 @pytest.mark.quick
-def test_shared_seeds_are_compared_by_seed_even_where_they_explain_nothing(
+def test_shared_seeds_are_compared_by_seed(
     two: tuple[Path, Path],
 ) -> None:
     found = by_name(across(*two))
@@ -109,7 +109,7 @@ def test_what_differs_is_named(two: tuple[Path, Path]) -> None:
     assert not {"flax", "python", "seeds", "config", "test data"} & {row[0] for row in rows}
 
 
-def test_a_setting_that_differs_everywhere_is_said_once(
+def test_a_setting_that_differs_everywhere_is_told_once(
     tmp_path: Path, two: tuple[Path, Path]
 ) -> None:
     other = looked(sweep(tmp_path / "other", FIRST))

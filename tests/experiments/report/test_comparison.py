@@ -163,9 +163,7 @@ def test_before_the_choice_candidates_stand_on_validation_without_tests(tmp_path
 
 
 @pytest.mark.parametrize("removed", ["choice.json", "results.json"])
-def test_without_a_frozen_choice_and_test_scores_validation_is_compared(
-    tmp_path: Path, removed: str
-) -> None:
+def test_before_choice_and_test_scores_validation_is_compared(tmp_path: Path, removed: str) -> None:
     for path in sweep(tmp_path, CLEAR).rglob(removed):
         path.unlink()
     comparison = compare(collect(tmp_path))

@@ -68,7 +68,7 @@ def test_effects_are_those_of_statsmodels(name: str) -> None:
             assert judged[effect.name].alone == pytest.approx((mean - half, mean + half), abs=1e-9)
 
 
-def test_two_settings_have_effects_and_an_interaction_in_words(
+def test_two_settings_and_their_interaction(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     norm, _, both = found = made(tmp_path)

@@ -64,9 +64,7 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
         ({"location": SGD, "general": ADAM}, {"optimizer": "unequal"}),
     ],
 )
-def test_which_settings_count(
-    settings: dict[str, Any], kinds: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_counts(settings: dict[str, Any], kinds: dict[str, str], tmp_path: Path) -> None:
     records = found(tmp_path, settings=settings).records
     assert {one.name: one.kind for one in differing(records)} == kinds
 

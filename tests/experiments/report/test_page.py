@@ -136,7 +136,7 @@ def test_warnings_come_before_anything_else(tmp_path: Path) -> None:
     assert '<ul class="warnings">' not in made(tmp_path / "none")
 
 
-def test_a_table_of_thousands_of_rows_is_bounded_and_says_so(
+def test_a_table_of_thousands_of_rows_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trials that are not done come first in what is kept."""

@@ -88,7 +88,7 @@ def test_a_claim_needs_all_its_contrasts_and_falls_with_any(tmp_path: Path) -> N
     assert verdict(tmp_path / "3", true, open_, false).outcome == REFUTED
 
 
-def test_a_conjunction_costs_nothing_where_it_is_supported_and_all_where_it_falls(
+def test_a_conjunction_costs_nothing_where_it_holds(
     tmp_path: Path,
 ) -> None:
     """What supports one contrast alone supports it in a claim of two; what refutes one alone,
@@ -124,14 +124,8 @@ def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path)
         ({"a": (0.9,), "b": (0.1,)}, "1 seed: one seed has no spread to judge by"),
         ({"a": (1.0,) * 3, "b": (0.0,) * 3}, "3 seeds: all seeds of all variants agree"),
         # sums of decimals are never quite equal: what is left of them decides nothing
-        (
-            {"a": (0.1 + 0.2, 0.4, 0.5), "b": (0.3, 0.4, 0.5)},
-            "3 seeds: the difference is 0 but for rounding",
-        ),
-        (
-            {"a": (0.9, math.nan, 0.8), "b": (0.1, 0.2, 0.3)},
-            "2 seeds: not every seed has a number (a: seed 1 diverged)",
-        ),
+        ({"a": (0.1 + 0.2, 0.4), "b": (0.3, 0.4)}, "2 seeds: the difference is 0 but for rounding"),
+        ({"a": (0.9, math.nan), "b": (0.1, 0.2)}, "1 seed: not every seed has a number (a: seed 1"),
     ],
 )
 def test_what_the_seeds_cannot_say_stays_open(

@@ -99,7 +99,7 @@ def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tree", "number"), [("1" * 40, 0), ("2" * 40, 2)])
-def test_a_commit_that_leaves_the_package_as_it_was_is_no_other_version(
+def test_a_commit_beside_the_package_is_no_other_version(
     tree: str, number: int, tmp_path: Path
 ) -> None:
     """Pages were changed between two trials, and before the test split was scored."""
@@ -113,7 +113,7 @@ def test_a_commit_that_leaves_the_package_as_it_was_is_no_other_version(
     lines(directory / "looks.jsonl", [look(code=each) for each in codes])
     contents = gather(directory)
     assert len(warned(contents, "code")) == number and not warned(contents, "environment")
-    assert contents.environment.differing["commit"]["e" * 12] == ("b-0a1b2c3d/seed1",)
+    assert contents.environment.differing["commit"]["e" * 12] == ["b-0a1b2c3d/seed1"]
 
 
 def test_code_that_scored_is_that_which_trained(tmp_path: Path) -> None:

@@ -31,9 +31,7 @@ def test_evaluations_end_with_the_last_step() -> None:
         (0, 0, 2, 0),
     ],
 )
-def test_a_round_is_cut_as_late_and_as_seldom_as_it_can(
-    trials: int, least: int, finish: int, cuts: int
-) -> None:
+def test_a_round_is_cut_late_and_seldom(trials: int, least: int, finish: int, cuts: int) -> None:
     assert rungs(trials, least, finish) == cuts
 
 

@@ -154,9 +154,7 @@ def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_pat
     assert [one.state for one in course(tmp_path)].count("done") == 3
 
 
-def test_a_search_is_asked_until_it_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_goes_on_until_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each round's trials run before the next is asked for, and those of the last one, with all
     seeds, too.
     """

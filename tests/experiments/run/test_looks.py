@@ -45,7 +45,7 @@ def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None
     assert first["code"] is None or set(first["code"]) == {"revision", "tree", "dirty"}
 
 
-def test_a_choice_that_could_not_be_written_was_recorded_before(
+def test_a_choice_is_recorded_before_it_is_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = finished(tmp_path)
@@ -61,7 +61,7 @@ def test_a_choice_that_could_not_be_written_was_recorded_before(
 
 
 @pytest.mark.quick
-def test_every_reading_of_the_test_split_is_recorded_even_if_it_fails(
+def test_a_reading_that_fails_is_recorded_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = finished(tmp_path)

@@ -143,9 +143,7 @@ def test_cores_are_written_with_the_plan(tmp_path: Path) -> None:
         assert planned.ensure(file, directory, Changes(keep=given)).keep == kept
 
 
-def test_a_mistake_that_needs_no_model_starts_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plain_mistake_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned, "_planned", None)
     with pytest.raises(UserError, match="baseline is 'additiv'; did you mean 'additive'"):
         planned.ensure(

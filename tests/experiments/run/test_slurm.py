@@ -5,6 +5,7 @@ SLURM wants its node; the real one is `python -m tests.slurm`.
 import argparse
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -126,16 +127,12 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
         ("--slurm.gpus=-1", "--slurm.gpus: '-1' is no whole number from 0 to 1,024"),
         ("--grace=120", "--grace=120: SLURM ends a worker 90 s after it has warned it; give both"),
         ("--slurm.minutes=1", "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)"),
-        (
-            "--slurm.set=account",
-            "--slurm.set=account: no value given, write --slurm.set=account=VALUE",
-        ),
+        ("--slurm.set=account", "--slurm.set=account: no value given, write --slurm.set=account="),
     ],
 )
 def test_flags_are_checked(flag: str, said: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=re.escape(said)):
         request(parsed(flag))
-    assert said in str(error.value)
 
 
 def test_flags_become_the_request() -> None:

@@ -58,9 +58,7 @@ def test_groups_hold_what_shares_a_program_in_order() -> None:
 
 
 @pytest.mark.full
-def test_a_group_leaves_what_each_trial_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_leaves_what_trials_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records, scores, manifest, attempts; a second process does nothing; one that is held is left
     for later.
     """

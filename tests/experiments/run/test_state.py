@@ -128,9 +128,7 @@ def test_counts_name_only_what_occurs(tmp_path: Path) -> None:
         assert counts(look_at_all(plan, tmp_path)) == expected
 
 
-def test_seconds_are_those_of_attempts(
-    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seconds_of_attempts(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not of every word on the way, which tells of seconds too."""
     monkeypatch.setattr(attempts, "INTERVAL", 0.0)
     _, attempt = began(trial, tmp_path)

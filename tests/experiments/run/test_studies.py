@@ -177,9 +177,7 @@ def test_a_journal_edited_by_hand_is_one_line(line: str, tmp_path: Path) -> None
         study(tmp_path)
 
 
-def test_without_optuna_one_line_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_optuna_one_line_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match=r"pip install 'attnlab\[search\]'"):
         study(tmp_path)

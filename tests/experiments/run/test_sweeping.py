@@ -29,15 +29,15 @@ from tests.experiments import stub
         ("off", {"CUDA_VISIBLE_DEVICES": "0"}, False),
     ],
 )
-def test_where_trials_train_together(
+def test_what_trains_together(
     stack: str, environment: dict[str, str], together: bool, tmp_path: Path
 ) -> None:
     stub.planned(tmp_path)
     options = SweepOptions([Slot(0, (), environment)], stack=stack)
-    assert sweeping._together(tmp_path, options) == together
+    assert sweeping.trains_together(tmp_path, options) == together
 
 
-def test_a_trial_lost_among_those_not_chosen_is_told_too(
+def test_a_trial_lost_and_not_chosen_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))

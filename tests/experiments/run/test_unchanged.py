@@ -34,7 +34,7 @@ def begun(trial: Trial, directory: Path, **data: str) -> Path:
     return workdir
 
 
-def test_a_trial_has_the_code_of_its_plan_or_is_not_begun(
+def test_a_trial_needs_the_code_of_its_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own_trial.py").write_text("class Own:\n    pass\n")

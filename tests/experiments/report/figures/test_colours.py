@@ -50,7 +50,7 @@ def test_an_axis_reaches_as_far_as_seeds_and_not_as_far_as_any_interval(tmp_path
 
 
 @pytest.mark.quick
-def test_before_the_choice_nobody_is_the_baseline_and_who_has_no_number_is_grey(
+def test_before_the_choice_nobody_is_the_baseline(
     tmp_path: Path,
 ) -> None:
     scores = {"a": (math.nan,), "b": (0.7,), "c": (0.8,)}

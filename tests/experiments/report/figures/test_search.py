@@ -97,11 +97,7 @@ GRID = list(itertools.product((1, 2, 3), ("x", "y", "z")))
         ([1] * 9, [float(one) for one, _ in GRID], None),
         ([one for one, _ in GRID], [1.0] * 9, None),
         (list("abcdefghi"), [float(place) for place in range(9)], None),
-        (
-            [0.01 * place for place in range(20)],
-            [*map(float, range(19)), 1e9],
-            1 - (40 / 16) / (665 / 19),
-        ),
+        ([0.01 * i for i in range(20)], [*map(float, range(19)), 1e9], 1 - (40 / 16) / (665 / 19)),
     ],
 )
 def test_importance(values: list[Any], scores: list[float], share: float | None) -> None:

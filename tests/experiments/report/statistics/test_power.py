@@ -20,9 +20,7 @@ def test_no_difference_is_found_as_often_as_alpha_says() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "per_seed", "comparisons"), [(2, 2, 1), (3, 12, 11), (10, 5, 4)])
-def test_the_detectable_difference_is_found_with_its_probability(
-    seeds: int, per_seed: float, comparisons: int
-) -> None:
+def test_the_detectable_difference_is_found(seeds: int, per_seed: float, comparisons: int) -> None:
     test = Dunnett(0.1, per_seed, comparisons)
     least = test.detectable(seeds)
     assert test.chance_to_find(least, seeds) == pytest.approx(0.8, abs=1e-6)

@@ -18,9 +18,7 @@ AROUND, APART = Joint((HALF,) * 4, 0, 8.0), Joint((0.9, 0.1, 0.5), 0, None)
     ("variants", "freedom", "expected"),
     [(3, 6, 2.86), (5, 10, 2.89), (10, 20, 2.95), (3, 60, 2.27)],
 )
-def test_dunnett_is_that_of_the_published_table(
-    variants: int, freedom: int, expected: float
-) -> None:
+def test_dunnett_is_that_of_the_table(variants: int, freedom: int, expected: float) -> None:
     """Two-sided 5 % points of Dunnett (1964), table II: `variants` with the baseline."""
     assert Joint((HALF,) * (variants - 1), 0, freedom).critical(0.05, freedom) == pytest.approx(
         expected, abs=0.006

@@ -104,7 +104,7 @@ def test_a_step_without_its_evaluation_waits_for_it(tmp_path: Path) -> None:
     assert points(told) == whole(3, 6, 9)
 
 
-def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
+def test_trials_end_as_they_settle(
     tmp_path: Path,
 ) -> None:
     directory, store = made(tmp_path / "sweep"), Memory()
@@ -120,9 +120,7 @@ def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
     assert [step for step, _ in points(store.told[more[0]])] == [3, 6, 9, 12]
 
 
-def test_what_fails_is_said_once_and_tried_again(
-    tmp_path: Path, capfd: Any, monkeypatch: Any
-) -> None:
+def test_what_fails_is_told_once_and_retried(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
     store, failures = Memory(), [ConnectionError("gone"), ConnectionError("gone")]
     beside = follower(trained(tmp_path / "run", 3, 6), store)
     opened = store.open
@@ -164,9 +162,7 @@ follower.run()
     assert said.count("\n") == 1
 
 
-def test_the_client_of_wandb_is_told_by_a_process_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wandb_is_told_by_a_process_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice, as after a kill: one run, told from the first step."""
     stand_in(monkeypatch, tmp_path / "packages")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
