@@ -14,16 +14,8 @@ from typing import Any, TypeVar
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.define import (
-    AS_IT_IS,
-    SHOWN,
-    Changes,
-    definition,
-    definition_hash,
-    grouped,
-    load_experiment,
-    several,
-)
+from attnlab.experiments import define
+from attnlab.experiments.define import AS_IT_IS, SHOWN, Changes, several
 from attnlab.experiments.plan import growth, matching
 from attnlab.experiments.plan.budgets import matched
 from attnlab.experiments.plan.building import Builder, naming
@@ -65,8 +57,9 @@ def made(
     """
     old = Plan.read(directory)
     accepted = changes.unmatched or (old is not None and old.unmatched)
-    defined = growth.planned_before(definition(load_experiment(file, changes), file), old)
-    identity = definition_hash(defined)
+    stated = define.definition(define.load_experiment(file, changes), file)
+    defined = growth.planned_before(stated, old)
+    identity = define.definition_hash(defined)
     if old is not None:
         other = growth.check_code(old, directory, changes.accept)
         if old.hash == identity and not other:
@@ -89,10 +82,8 @@ def made(
     lowest = [] if plan.search is None else check_space(plan, builder, count)
     if old is None:
         matching.check_budget(plan.grown(lowest), None)
-    planned = [
-        _as_planned(candidate, old, directory, changes.accept)
-        for candidate in candidates(plan, wanted, builder, count)
-    ]
+    made_now = candidates(plan, wanted, builder, count)
+    planned = [_as_planned(candidate, old, directory, changes.accept) for candidate in made_now]
     shown = lowest or planned
     for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
         print(f"note: {line}", file=sys.stderr)
@@ -130,11 +121,8 @@ def listed(plan: Plan) -> list[Wanted]:
     `tune`.
     """
     points = plan.tune or ({"name": "", "overrides": {}},)
-    return [
-        plan.want(variant, point["overrides"], point["name"])
-        for variant in plan.variants
-        for point in points
-    ]
+    wanted = itertools.product(plan.variants, points)
+    return [plan.want(variant, point["overrides"], point["name"]) for variant, point in wanted]
 
 
 def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
@@ -188,7 +176,7 @@ def _of_each(wanted: Sequence[Wanted], work: Callable[[Wanted], Made]) -> list[M
         except UserError as error:
             cause = str(error.__cause__)
             refused.setdefault(want.variant, (cause, str(error).removesuffix(f": {cause}")))
-    if names := grouped(refused.values()):
+    if names := define.grouped(refused.values()):
         shown = [f"{several(named)}: {cause}" for cause, named in names.items()][:SHOWN]
         more = [f"and {len(names) - SHOWN} more mistakes"] * (len(names) > SHOWN)
         raise UserError("; ".join([*shown, *more]))
@@ -204,10 +192,8 @@ def check_space(plan: Plan, builder: Builder, count: Count = _in_silence) -> lis
       UserError: one does not.
     """
     assert plan.search is not None
-    options = {
-        key: values.get("options") or [values.get("low")]
-        for key, values in plan.search["space"].items()
-    }
+    space = plan.search["space"].items()
+    options = {key: values.get("options") or [values.get("low")] for key, values in space}
     first = {key: values[0] for key, values in options.items()}
     wanted = [plan.want(variant, first) for variant in plan.variants]
     lowest = candidates(plan, wanted, builder, count)

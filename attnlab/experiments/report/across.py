@@ -93,10 +93,7 @@ def across(first: Path, second: Path) -> Across:
       UserError: a folder without a sweep, a damaged record, different measures, or a sweep without
         test scores.
     """
-    a, b = (
-        Side(directory, records := collect(directory), compare(records))
-        for directory in (first, second)
-    )
+    a, b = (Side(path, records := collect(path), compare(records)) for path in (first, second))
     _check_same_measure(a, b)
     matched = _matched(a.comparison.rows, b.comparison.rows)
     scale = _common(*(side.comparison.basis.scale for side in (a, b)))
@@ -145,9 +142,8 @@ def table(sweeps: Across) -> Table:
             " itself."
         ),
     )
-    return Table(
-        heading(sweeps.first.comparison.basis), columns, rows, frozenset((1, 2, 3, 4)), notes=notes
-    )
+    numbers = frozenset((1, 2, 3, 4))
+    return Table(heading(sweeps.first.comparison.basis), columns, rows, numbers, notes=notes)
 
 
 def differing(sweeps: Across) -> Table:
@@ -336,9 +332,8 @@ def write_across(
     sweeps = across(first, second)
     tables = [table(sweeps), differing(sweeps)]
     if file is not None:
-        write_atomic(
-            file, as_csv(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
-        )
+        text = as_csv(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
+        write_atomic(file, text)
     for part in tables:
         progress.table(part.title, part.columns, part.rows, stream)
         print(*part.notes, "", sep="\n", file=stream)

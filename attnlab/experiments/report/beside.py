@@ -40,10 +40,9 @@ def measures(comparison: Comparison) -> Table | None:
         for row in comparison.rows
     ]
     best = frozenset(place for place, row in enumerate(comparison.rows) if row.best)
-    note = (
-        f"Mean over seeds and its 95 % interval, each by itself. Only {basis.metric} is tested:"
-        f" nothing was corrected for looking at {len(names)} measures."
-    )
+    each = "Mean over seeds and its 95 % interval, each by itself."
+    corrected = f"nothing was corrected for looking at {len(names)} measures."
+    note = f"{each} Only {basis.metric} is tested: {corrected}"
     numbers = frozenset(range(1, len(names) + 1))
     title, heads = f"All {len(names)} measures on the test split", ("variant", *names)
     return Table(title, heads, tuple(rows), numbers, strong=best, notes=(note,))

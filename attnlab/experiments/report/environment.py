@@ -93,10 +93,8 @@ def _facts(manifest: Manifest) -> dict[str, str]:
     }
     if manifest.code is not None and "tree" in manifest.code:
         facts["commit"] = f"{manifest.code.get('revision')!s:.12}"
-    own_code = {
-        f"{_OWN}{name}": digest[:12]
-        for name, digest in provenance.digests(manifest.own_code).items()
-    }
+    digests = provenance.digests(manifest.own_code).items()
+    own_code = {f"{_OWN}{name}": digest[:12] for name, digest in digests}
     mixed = {
         f"{_OWN}{name}": (
             f"{change['was'] or 'none'!s:.12} until step {word['step']}, then"

@@ -31,9 +31,8 @@ def stages(records: Records) -> list[tuple[int, ...]]:
     """Returns the seeds of each look at the test split, in order, equal ones once; a plan with
     further seeds is a further look.
     """
-    return list(
-        dict.fromkeys(tuple(look["seeds"]) for look in records.looks if look["event"] == "test")
-    )
+    tests = (look for look in records.looks if look["event"] == "test")
+    return list(dict.fromkeys(tuple(look["seeds"]) for look in tests))
 
 
 def sentences(records: Records) -> Iterator[str]:

@@ -47,10 +47,8 @@ def _time_notes(records: Records, comparison: Comparison) -> list[str]:
         return []
     most = side_by_side(records.trials)
     if most < 2:
-        return [
-            f"Times ({', '.join(timed)}): the trials of this sweep ran one at a time on their"
-            " machine."
-        ]
+        alone = "the trials of this sweep ran one at a time on their machine"
+        return [f"Times ({', '.join(timed)}): {alone}."]
     return [
         f"Times ({', '.join(timed)}) are noisy: up to {most} trials of this sweep were at work side"
         " by side on one machine and slowed one another. To compare times, run the sweep with"
@@ -64,11 +62,8 @@ def _interval_method(comparison: Comparison) -> str:
     """
     if comparison.method == "bootstrap":
         return "each by bootstrap (BCa, 9999 resamples; too narrow for fewer than about ten seeds)."
-    spread = (
-        "one spread, in units of that of drawing the test examples,"
-        if comparison.basis.scale.count
-        else "one variance"
-    )
+    of_examples = "one spread, in units of that of drawing the test examples,"
+    spread = of_examples if comparison.basis.scale.count else "one variance"
     kind = f"with {spread} for all variants, and no block, for too few seeds are shared"
     if comparison.family.model.kind == "blocked":
         kind = f"with {spread} for all variants, and the seed as a block, for they share seeds"
@@ -152,19 +147,14 @@ def cost_notes(records: Records) -> list[str]:
             f" {used[-1]:,} updates. Matched is the most that trials may have, not what they used."
         )
     if any(candidate.counted.transcendentals is not None for candidate in plan.candidates):
-        notes.append(
-            "Transcendentals: exponentials, logarithms, tanh, roots and the like of one step, one"
-            " an element; they are no FLOPs."
-        )
+        kinds = "exponentials, logarithms, tanh, roots and the like of one step"
+        notes.append(f"Transcendentals: {kinds}, one an element; they are no FLOPs.")
     if plan.budget is None:
         sizes = [candidate.parameters for candidate in plan.candidates]
         least = min(sizes, default=0)
         wide = max(sizes) / least - 1 if least else 0.0
-        return [
-            *notes,
-            "Budgets were not held equal"
-            + (f": parameters differ by up to {100 * wide:.3g} %." if wide >= 0.0005 else "."),
-        ]
+        differ = f": parameters differ by up to {100 * wide:.3g} %" if wide >= 0.0005 else ""
+        return [*notes, f"Budgets were not held equal{differ}."]
     held = {"parameters": "parameters", "flops": "FLOPs per step"}[plan.budget["match"]]
     knobs = ", ".join(
         dict.fromkeys(candidate.budget["knob"] for candidate in plan.candidates if candidate.budget)

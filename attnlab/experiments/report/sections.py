@@ -6,15 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from attnlab.experiments.report import (
-    beside,
-    effects,
-    environment,
-    sampling,
-    tables,
-    totals,
-    tuning,
-)
+from attnlab.experiments.report import beside, effects, environment, sampling, tables, totals
 from attnlab.experiments.report.figures import costs, curves, maps, outputs, search, seeds
 from attnlab.pages.html import Figure
 from attnlab.pages.tables import Table
@@ -62,7 +54,7 @@ SECTIONS = (
     Section(lambda of: maps.maps(of.comparison, of.looks, of.records.plan.seeds[0])),
     Section(lambda of: sampling.table(of.comparison, of.records.plan.baseline)),
     Section(lambda of: tables.variants(of.records)),
-    Section(lambda of: tuning.tried(of.records, of.comparison.method)),
+    Section(lambda of: tables.tried(of.records, of.comparison.method)),
     Section(lambda of: totals.table(of.records)),
     Section(lambda of: tables.trials(of.records)),
     Section(lambda of: environment.shared(of.environment, of.records)),

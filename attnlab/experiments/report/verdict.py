@@ -114,9 +114,8 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
     contrasts = claim["contrasts"]
     judged = tuple(_contrast(comparison, contrast, len(contrasts)) for contrast in contrasts)
     outcome = statistics.conjunction([part.outcome for part in judged])
-    return Verdict(
-        claim["statement"], outcome, judged, min(part.seeds for part in judged), comparison.alpha
-    )
+    seeds = min(part.seeds for part in judged)
+    return Verdict(claim["statement"], outcome, judged, seeds, comparison.alpha)
 
 
 def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: int) -> Judged:
@@ -128,9 +127,8 @@ def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: in
     comparison = measured(comparison, on) if on else comparison
     rows = {variant: comparison.row(variant) for variant in weights}
     tested = comparison.basis.split == "test"
-    text = describe(weights, at_least, comparison.basis.mode if tested else "max") + (
-        f" ({on})" if on else ""
-    )
+    mode = comparison.basis.mode if tested else "max"
+    text = describe(weights, at_least, mode) + (f" ({on})" if on else "")
     numbers = [len(row.values) if row is not None and tested else 0 for row in rows.values()]
     if not all(numbers):
         lost = _lost(rows) and f" ({_lost(rows)})"

@@ -54,10 +54,8 @@ def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iter
             unsaid = frozenset((row.name, base.name)) in comparison.apart.unsaid
             others.setdefault(why if unsaid else f"{why}, as compared", []).append(row.name)
     for why, names in others.items():
-        yield (
-            f"Not scored on the test examples of {base.name}, so without difference to it:"
-            f" {several(names)} ({why})."
-        )
+        where = f"Not scored on the test examples of {base.name}, so without difference to it"
+        yield f"{where}: {several(names)} ({why})."
 
 
 def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
@@ -88,10 +86,8 @@ def _records(records: Records, comparison: Comparison, _: Environment) -> Iterat
     """
     misfits = of_sweep(records, comparison.records)
     for misfit, names in grouped((misfit, name) for name, misfit in misfits).items():
-        yield (
-            "Records do not fit together, so that no number here can be relied on:"
-            f" {misfit} ({several(names)})."
-        )
+        why = "Records do not fit together, so that no number here can be relied on"
+        yield f"{why}: {misfit} ({several(names)})."
 
 
 def _held_equal(records: Records, *_: Any) -> Iterator[str]:
@@ -154,33 +150,25 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
             f"{name} ({several(each) if len(each) < 4 else f'{len(each)} trials'})"
             for name, each in versions.items()
         ]
-        yield (
-            f"The reported trials were trained by {len(versions)} versions of the code:"
-            f" {several(lines)}."
-        )
+        trained = f"The reported trials were trained by {len(versions)} versions of the code"
+        yield f"{trained}: {several(lines)}."
     others = [name for name in looks.versions(records) if name not in versions]
     if others and versions:
-        yield (
-            "The test split was scored by another version of the code than trained:"
-            f" {several(others)}."
-        )
+        scored = "The test split was scored by another version of the code than trained"
+        yield f"{scored}: {several(others)}."
     for record in reported:
         for word in ((record.manifest and record.manifest.own_code) or {}).get("accepted", ()):
             when = f"{several(list(word['changed']))}, after step {word['step'] or 0}"
-            yield (
-                f"The user's own code changed while {_name(record)} was trained ({when}), which was"
-                " accepted."
-            )
+            about = f"was trained ({when}), which was accepted"
+            yield f"The user's own code changed while {_name(record)} {about}."
 
 
 def _tuning(records: Records, *_: Any) -> Iterator[str]:
     """Yields a warning if variants had different numbers of tuned settings tried."""
     tried = {variant: len(records.plan.of(variant)) for variant in records.plan.variants}
     if len({*tried.values()}) > 1:
-        yield (
-            "Not every variant had as many settings tried:"
-            f" {several([f'{variant} {number}' for variant, number in tried.items()])}."
-        )
+        counts = [f"{variant} {number}" for variant, number in tried.items()]
+        yield f"Not every variant had as many settings tried: {several(counts)}."
 
 
 def _edge(records: Records, *_: Any) -> Iterator[str]:
@@ -211,10 +199,8 @@ def _seeds(records: Records, *_: Any) -> Iterator[str]:
     first, *fresh = map(str, plan.seeds)
     if plan.search is None:
         seeds = f"Seeds {', '.join((first, *fresh))}" if fresh else f"Seed {first}"
-        yield (
-            f"{seeds} chose the settings, on validation, and {'are' if fresh else 'is'} reported"
-            " too: no seed is fresh."
-        )
+        reported = "are reported" if fresh else "is reported"
+        yield f"{seeds} chose the settings, on validation, and {reported} too: no seed is fresh."
     else:
         others = f"; seeds {', '.join(fresh)} are fresh." if fresh else ": no seed is fresh."
         others = f"; seed {fresh[0]} is fresh." if len(fresh) == 1 else others
@@ -235,10 +221,8 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
     looping = [candidate for candidate in candidates if candidate.counted.loops]
     if low := list(dict.fromkeys(candidate.variant for candidate in looping)):
         most = max(candidate.counted.loops for candidate in looping)
-        yield (
-            f"FLOPs of {several(low)} are too low: loops of unknown length ({most}) were counted"
-            " once."
-        )
+        why = f"loops of unknown length ({most}) were counted once"
+        yield f"FLOPs of {several(low)} are too low: {why}."
     idle = dict.fromkeys((each.counted.idle, each.variant) for each in candidates)
     groups = grouped((paths, variant) for paths, variant in idle if paths)
     lines = [f"{several(paths)} ({several(variants)})" for paths, variants in groups.items()]
@@ -259,10 +243,8 @@ def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator
         if look.get("cores", planned) != planned:
             other.append(f"{look['candidate']} on the test split ({look['cores']})")
     if planned is not None and other:
-        yield (
-            f"Not on the {planned} core{'s' * (planned > 1)} of the plan, which was accepted:"
-            f" {several(other)}."
-        )
+        cores = f"{planned} core{'s' * (planned > 1)}"
+        yield f"Not on the {cores} of the plan, which was accepted: {several(other)}."
 
 
 def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:

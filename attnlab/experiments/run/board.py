@@ -92,10 +92,8 @@ class Board:
         elif job.kind == "final":
             self.note(f"{job.name}: evaluated")
         else:
-            self.note(
-                f"{_end_line(self._seen[job.trials[0].name])}"
-                f" ({summary(self._seen.values(), self._slots)})"
-            )
+            rest = summary(self._seen.values(), self._slots)
+            self.note(f"{_end_line(self._seen[job.trials[0].name])} ({rest})")
 
     def note(self, text: str) -> None:
         """Prints one line: above the live table on a terminal, else on the stream."""
@@ -173,10 +171,9 @@ def troubles(seen: Iterable[Seen]) -> list[str]:
                 f"{status.trial.name} {status.word} at step {status.step}: {status.message}"
             )
         elif status.stalled(now := time.time()):
-            lines.append(
-                f"{status.trial.name} stalled: no word for {clock(status.age(now) or 0)}; 'stop' or"
-                " --trial-timeout ends it"
-            )
+            silent = clock(status.age(now) or 0)
+            advice = "'stop' or --trial-timeout ends it"
+            lines.append(f"{status.trial.name} stalled: no word for {silent}; {advice}")
     return lines
 
 
@@ -273,9 +270,8 @@ def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, flo
     """Returns the (step, value) pairs of a metric at a trial's evaluations on validation, without
     values that are not finite numbers.
     """
-    values: dict[int, Any] = {
-        record["step"]: record.get(metric) for record in validations(trial, directory)
-    }
+    records = validations(trial, directory)
+    values: dict[int, Any] = {record["step"]: record.get(metric) for record in records}
     return [(step, float(value)) for step, value in values.items() if is_finite(value)]
 
 

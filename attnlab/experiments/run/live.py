@@ -246,11 +246,8 @@ def oom_kills() -> int | None:
     counts = []
     for path in OOM_COUNTERS:
         with contextlib.suppress(OSError, ValueError):
-            counts += [
-                int(line.split()[1])
-                for line in path.read_text().splitlines()
-                if line.startswith("oom_kill ")
-            ]
+            lines = path.read_text().splitlines()
+            counts += [int(line.split()[1]) for line in lines if line.startswith("oom_kill ")]
     return sum(counts) if counts else None
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from attnlab.errors import UserError, one_line, optional_package
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Executor
-from attnlab.experiments.run.live import DEFAULTS, WorkOptions, died
+from attnlab.experiments.run.live import WorkOptions, died
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
 from attnlab.experiments.run.stop import FirstStop, Stop
@@ -133,21 +133,11 @@ class Cluster(Placed):
 
     logs = "the logs of Ray"
 
-    def __init__(
-        self,
-        directory: Path,
-        request: Request,
-        board: Board,
-        stop: Stop,
-        options: WorkOptions = DEFAULTS,
-    ) -> None:
-        """Stores the sweep's folder, the request, board, stop and workers' options, with no task
-        yet, and has Ray send this module's functions by value.
-        """
-        super().__init__(directory, request.workers, board, stop)
-        self._ray, self._request, self._options = _ray(), request, options
+    def prepare(self) -> None:
+        """Begins without tasks, and has Ray send this module's functions by value."""
+        self._ray = _ray()
         self._tasks: dict[Any, int] = {}
-        self._patience = options.grace + SETTLE
+        self._patience = self._options.grace + SETTLE
         self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
     def run(self, due: Due) -> list[str]:
@@ -194,7 +184,9 @@ class Cluster(Placed):
             scheduling_strategy="SPREAD",
         )(run_worker)
         environment = worker_environment()
-        free = [number for number in range(self._most) if number not in self._tasks.values()]
+        free = [
+            number for number in range(self._request.workers) if number not in self._tasks.values()
+        ]
         for number in free[:count]:
             given = (self._directory, self._options, number, self._request.cores)
             where = (os.getcwd(), environment, self._patience)

@@ -125,10 +125,8 @@ def outlook(plan: Plan, directory: Path) -> str:
     if settled:
         text += f"; {settled} of them have settled before"
     if left := len(plan.trials()) - len(trials):
-        text += (
-            f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that"
-            " were not chosen are left out"
-        )
+        text += f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that"
+        text += " were not chosen are left out"
     return text
 
 

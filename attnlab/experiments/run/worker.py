@@ -147,11 +147,8 @@ class Worker:
             self._note_once(str(error), "; what runs goes on, nothing more is begun")
             self._asks = time.monotonic() + ASK
             return
-        jobs = [
-            job
-            for job in listed
-            if job.name not in self.failures and job.trials[0].name not in live
-        ]
+        not_failed = (job for job in listed if job.name not in self.failures)
+        jobs = [job for job in not_failed if job.trials[0].name not in live]
         for job in self._held:
             if not job.left(self._directory):  # another process has done it
                 self._board.ended(job)
@@ -255,10 +252,8 @@ class Worker:
         elif job.together and (code in (1, 2) or deaths[job.name] == FURTHER):
             self._split(job)
         elif live.asked or (job.kind == "train" and asked_to_save):  # requested, not a crash
-            self._board.note(
-                f"{job.name}: was asked to leave and has {'left' if code < 0 else 'saved'}; going"
-                " on with it"
-            )
+            word = "left" if code < 0 else "saved"
+            self._board.note(f"{job.name}: was asked to leave and has {word}; going on with it")
         elif live.out_of_memory(code):
             self._retry_alone(live, died(code))
         elif deaths[job.name] < FURTHER:

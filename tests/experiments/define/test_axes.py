@@ -26,10 +26,8 @@ def test_grid_is_every_combination_the_last_setting_fastest() -> None:
 
 def test_zipped_goes_in_step() -> None:
     points = zipped({"system.encoder": (32, 64), "system.decoder": [48, 96]})
-    assert [point.overrides for point in points] == [
-        {"system.encoder": 32, "system.decoder": 48},
-        {"system.encoder": 64, "system.decoder": 96},
-    ]
+    first, second = ({"system.encoder": size, "system.decoder": size * 3 // 2} for size in (32, 64))
+    assert [point.overrides for point in points] == [first, second]
     assert points[0].name == "encoder=32, decoder=48"
 
 

@@ -3,14 +3,8 @@
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.experiments.define.derived import (
-    Reached,
-    check_derived,
-    forms,
-    is_derived,
-    is_timed,
-    reached,
-)
+from attnlab.experiments.define import derived
+from attnlab.experiments.define.derived import Reached, check_derived, forms, is_derived, reached
 
 MEASURES = {"loss": "min", "accuracy": "max", "bleu": "max"}
 
@@ -19,7 +13,7 @@ def test_names_in_parts() -> None:
     assert reached("steps_to(loss<=1.5)") == Reached("steps_to", "loss", "<=", 1.5)
     assert reached("seconds_to( accuracy >= 9e-1 )") == Reached("seconds_to", "accuracy", ">=", 0.9)
     assert all(is_derived(name) for name in forms()) and [
-        name for name in forms() if is_timed(name)
+        name for name in forms() if derived.is_timed(name)
     ] == ["step_seconds", "seconds", "seconds_to(loss<=1.5)"]
 
 

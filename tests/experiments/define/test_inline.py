@@ -18,11 +18,8 @@ SCORES = "system.attention.score=dot,additive"
 
 @pytest.mark.quick
 def test_the_file_says_what_the_command_line_said(tmp_path: Path) -> None:
-    words = InlineExperiment(
-        CONFIG,
-        (SCORES, "batch.buckets=(16,32),(64,)", "config.training.label_smoothing=0,0.1"),
-        ("schedule.peak=1e-3,3e-3",),
-    )
+    compare = (SCORES, "batch.buckets=(16,32),(64,)", "config.training.label_smoothing=0,0.1")
+    words = InlineExperiment(CONFIG, compare, ("schedule.peak=1e-3,3e-3",))
     path = tmp_path / f"{words.name}.py"
     path.write_text(words.file())
     experiment = load_experiment(str(path))
@@ -41,11 +38,8 @@ def test_the_file_says_what_the_command_line_said(tmp_path: Path) -> None:
 
 
 def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
-    search = (
-        "schedule.peak=log_uniform(1e-4, 1e-2)",
-        "system.encoder=integers(8,16)",
-        "schedule=choice(cosine,linear)",
-    )
+    search = ("schedule.peak=log_uniform(1e-4, 1e-2)", "system.encoder=integers(8,16)")
+    search = (*search, "schedule=choice(cosine,linear)")
     words = InlineExperiment(
         "configs/classification.py", search=search, trials=5, pruner="halving", measure="macro_f1"
     )
@@ -64,9 +58,8 @@ def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
         ("configs/g2p.py", ("phoneme_error_rate", "min")),
         ("configs/language_modelling.py:lstm", ("loss", "min")),
     ):
-        (tmp_path / "own.py").write_text(
-            dataclasses.replace(words, config=config, measure="").file()
-        )
+        file = dataclasses.replace(words, config=config, measure="").file()
+        (tmp_path / "own.py").write_text(file)
         assert load_experiment(str(tmp_path / "own.py")).measure == measure
 
 

@@ -22,10 +22,8 @@ SEARCH = Search({"schedule.peak": uniform(1e-3, 1e-2)})
 @pytest.mark.quick
 def test_a_file_gives_an_experiment_without_jax(tmp_path: Path) -> None:
     file = experiment_file(tmp_path / "which.py", COMPARE, "seeds=(3, 4)")
-    code = (
-        "import sys; from attnlab.experiments.define.loading import load_experiment as load;"
-        f" print(load({file!r}).seeds)"
-    )
+    code = "import sys; from attnlab.experiments.define.loading import load_experiment as load;"
+    code += f" print(load({file!r}).seeds)"
     code += "; print([name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
     done = real.python("-c", code)
     assert (done.returncode, done.stdout) == (0, "(3, 4)\n[]\n"), done.stderr
@@ -160,9 +158,8 @@ def test_a_contrast_on_the_measure_is_stated_as_it_always_was() -> None:
     """The hash of an experiment of an earlier version stays; what a contrast is on besides is
     kept.
     """
-    claim = Claim(
-        "one", (better("additive", "general", by=0.1), better("additive", "general", on="flops"))
-    )
+    contrasts = better("additive", "general", by=0.1), better("additive", "general", on="flops")
+    claim = Claim("one", contrasts)
     stated = defined(claim=claim, measure=("exact", "max"))["claim"]["contrasts"]
     assert stated[0] == {"weights": {"additive": 1.0, "general": -1.0}, "at_least": 0.1}
     expected = {"weights": {"additive": -1.0, "general": 1.0}, "at_least": 0.0, "on": "flops"}

@@ -22,9 +22,8 @@ def builder() -> Builder:
 
 @pytest.mark.quick
 def test_a_config_has_the_seed_and_typed_values(builder: Builder) -> None:
-    config = builder.config(
-        {**BASE, "system.attention.score": "general", "batch.buckets": [8, 32], "training.clip": 2}
-    )
+    overrides = {"system.attention.score": "general", "batch.buckets": [8, 32], "training.clip": 2}
+    config = builder.config({**BASE, **overrides})
     assert config.seed == 5 and config.system.attention.score.name == "general"
     assert config.batch.buckets == (8, 32)
     assert type(config.training.clip) is float

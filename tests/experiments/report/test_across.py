@@ -72,10 +72,8 @@ def test_what_does_not_pair_is_compared_as_two_samples(two: tuple[Path, Path], r
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
-    one, other = (
-        looked(sweep(tmp_path / name, {"a": (value,)}))
-        for name, value in (("one", 0.5), ("other", 0.7))
-    )
+    one = looked(sweep(tmp_path / "one", {"a": (0.5,)}))
+    other = looked(sweep(tmp_path / "other", {"a": (0.7,)}))
     (pair,) = across(one, other).pairs
     assert (pair.gap.mean, pair.gap.interval) == (pytest.approx(0.2), None)
 

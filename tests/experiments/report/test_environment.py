@@ -56,7 +56,6 @@ def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path
         edit(path, own_code=own)
     found = environment(collect(directory).trials)
     first, second = ["b-0a1b2c3d/seed0"], ["b-0a1b2c3d/seed1"]
-    assert found.differing == {
-        "your code: mine": {"a" * 12: first, f"{'a' * 12} until step 40, then {'b' * 12}": second}
-    }
+    mixed = f"{'a' * 12} until step 40, then {'b' * 12}"
+    assert found.differing == {"your code: mine": {"a" * 12: first, mixed: second}}
     assert found.shared["your code: aid"] == "c" * 12

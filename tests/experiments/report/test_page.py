@@ -175,9 +175,8 @@ def test_pictures_that_are_many_or_long_get_the_whole_width(
         (folder.parent / "examples.json").unlink()
         (folder.parent / "translations.txt").unlink()
         for place in range(maps):
-            (folder / f"test0-cross{place}.png").write_bytes(
-                PNG[:16] + width.to_bytes(4) + PNG[20:]
-            )
+            picture = PNG[:16] + width.to_bytes(4) + PNG[20:]
+            (folder / f"test0-cross{place}.png").write_bytes(picture)
     shown = page(gather(found))
     articles = shown.count("<article")
     assert articles >= 2 and shown.count('<article class="several"') == several * articles

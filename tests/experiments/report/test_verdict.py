@@ -51,9 +51,8 @@ def test_outcomes(tmp_path: Path, weights: dict[str, float], at_least: float, ou
     left = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
     variance = (left**2).sum() / 6
     mean = sum(weight * np.mean(SCORES[variant]) for variant, weight in weights.items())
-    reach = stats.t.ppf(0.95, 6) * math.sqrt(
-        variance * sum(weight**2 for weight in weights.values()) / 4
-    )
+    squares = sum(weight**2 for weight in weights.values())
+    reach = stats.t.ppf(0.95, 6) * math.sqrt(variance * squares / 4)
     decision = found.contrasts[0].found
     assert decision is not None and decision.mean == pytest.approx(mean)
     assert decision.lower == pytest.approx(mean - reach)
@@ -65,9 +64,8 @@ def test_outcomes(tmp_path: Path, weights: dict[str, float], at_least: float, ou
 def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: Path) -> None:
     """`a` has the lower loss by 0.5: the file says "a better than b", and that is supported."""
     measure = ("loss", "min")
-    stated = Claim(
-        "It is so.", (better("additive", "general", by=0.3), better("general", "additive"))
-    )
+    contrasts = better("additive", "general", by=0.3), better("general", "additive")
+    stated = Claim("It is so.", contrasts)
     claim = defined(claim=stated, measure=measure)["claim"]
     # losses are 2.05 minus these
     scores = {"additive": (0.9, 0.92, 0.91), "general": (0.4, 0.44, 0.41)}

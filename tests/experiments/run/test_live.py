@@ -61,18 +61,16 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     process = begun(tmp_path, "wait")
     trial = read(process.job.trials[0].workdir(tmp_path))[0]["pid"]
-    os.kill(
-        int(Path(f"/proc/{trial}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
-    )
+    stat = Path(f"/proc/{trial}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
     stub.until(lambda: process._process.exitcode == ORPHANED)
     assert process.exit_code() is None
     process.ask()
     stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == ORPHANED
     assert read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
-    other = Live(
-        stub.perform, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0)
-    )
+    job = Job("train", (stub.planned(tmp_path).trials()[1],))
+    other = Live(stub.perform, tmp_path, job, Slot(0))
     stub.until(lambda: other.exit_code() == 0)
 
 
@@ -95,11 +93,8 @@ def test_what_may_have_been_for_lack_of_memory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        live,
-        "start",
-        lambda *given, **how: type("Process", (), {"pid": os.getpid(), "exitcode": None}),
-    )
+    process = type("Process", (), {"pid": os.getpid(), "exitcode": None})
+    monkeypatch.setattr(live, "start", lambda *given, **how: process)
     monkeypatch.setattr(live, "oom_kills", lambda: before)
     job = Job("train", (stub.planned(tmp_path).trials()[0],))
     process = Live(stub.perform, tmp_path, job, Slot(0))

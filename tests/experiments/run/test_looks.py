@@ -33,9 +33,8 @@ def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None
     plan = finished(tmp_path, compare=rows(two))
     freeze(plan, tmp_path)
     freeze(plan, tmp_path)
-    more = finished(
-        tmp_path, compare=rows({**two, "dot": {"system.attention.score": "dot"}}), seeds=(0, 1, 2)
-    )
+    three = rows({**two, "dot": {"system.attention.score": "dot"}})
+    more = finished(tmp_path, compare=three, seeds=(0, 1, 2))
     freeze(dataclasses.replace(more, hash="1" * 12), tmp_path)
     first, second = looked(tmp_path)
     assert first["event"] == "choice" and first["seeds"] == (0, 1) and first["plan"] == plan.hash

@@ -71,10 +71,8 @@ def run(
 
 
 def states(plan: Plan, directory: Path) -> dict[str, str]:
-    return {
-        f"{one.trial.candidate.variant}_{one.trial.seed}": one.state
-        for one in look_at_all(plan, directory)
-    }
+    seen = look_at_all(plan, directory)
+    return {f"{one.trial.candidate.variant}_{one.trial.seed}": one.state for one in seen}
 
 
 @pytest.mark.quick
@@ -111,11 +109,8 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
     board = run(plan, tmp_path)
     ends = ["failed", "diverged", "failed", "done", "failed", "done"]
     assert [*states(plan, tmp_path).values()] == ends
-    found = {
-        one.trial.seed: one
-        for one in look_at_all(plan, tmp_path)
-        if one.trial.candidate.variant == "additive"
-    }
+    seen = look_at_all(plan, tmp_path)
+    found = {one.trial.seed: one for one in seen if one.trial.candidate.variant == "additive"}
     assert found[0].attempts == 1 and found[0].message == "ValueError: no good"
     assert found[1].attempts == 3
     assert found[1].message == "its process was killed by SIGKILL, 3 times"
@@ -191,10 +186,8 @@ def signalled(numbers: list[int], plan: Plan, directory: Path) -> Iterator[None]
 
 
 FULL = pytest.mark.full
-SIGNALS = [
-    signal.SIGINT,
-    *(pytest.param(number, marks=FULL) for number in (signal.SIGTERM, signal.SIGHUP)),
-]
+SIGNALS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=FULL)]
+SIGNALS.append(pytest.param(signal.SIGHUP, marks=FULL))
 
 
 @pytest.fixture(params=SIGNALS)
@@ -563,10 +556,8 @@ def test_what_was_begun_comes_first_and_workers_begin_apart(tmp_path: Path) -> N
     for job in listed[3:5]:
         stub.finish(job.trials[0], tmp_path, "interrupted")
     names = [job.name for job in listed]
-    order = [
-        [names.index(job.name) for job in jobs.in_turn(listed, number, tmp_path)]
-        for number in range(3)
-    ]
+    of_each = [jobs.in_turn(listed, number, tmp_path) for number in range(3)]
+    order = [[names.index(job.name) for job in jobs_] for jobs_ in of_each]
     assert order == [[3, 4, 0, 1, 2, 5], [4, 3, 1, 2, 5, 0], [3, 4, 2, 5, 0, 1]]
 
 

@@ -30,11 +30,8 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure 
         {place: answered[place][index] for place in order if index < len(answered[place])}
         for index in range(number)
     ]
-    blocks = [
-        _example(index, alike, looks)
-        for index, answers in enumerate(given)
-        for alike in _by_example(answers)
-    ]
+    groups = [(place, alike) for place, each in enumerate(given) for alike in _by_example(each)]
+    blocks = [_example(place, alike, looks) for place, alike in groups]
     body = fold_after(SHOWN, "examples", '<div class="outputs">', blocks, "</div>")
     referred = any(answer.reference for answers in answered.values() for answer in answers)
     remarks = (

@@ -72,9 +72,8 @@ def strips(effects: Sequence[Effect], comparison: Comparison) -> Figure | None:
 
 def _axis(scale: Scale) -> str:
     """Returns an SVG element with the numbers of the axis of the strips."""
-    names = "".join(
-        f'<text x="{scale(value):.1f}%" y="12">{text}</text>' for value, text in scale.ticks(5)
-    )
+    texts = (f'<text x="{scale(x):.1f}%" y="12">{text}</text>' for x, text in scale.ticks(5))
+    names = "".join(texts)
     return f'<svg width="100%" height="16">{names}</svg>'
 
 
@@ -104,15 +103,10 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
     if row.summary.interval is not None:
         low, high = row.summary.interval
         left, right = scale.clipped(low), scale.clipped(high)
-        parts.append(
-            f'<line class="thin" x1="{left:.2f}%" x2="{right:.2f}%" y1="{_MIDDLE:g}"'
-            f' y2="{_MIDDLE:g}"/>'
-        )
-        parts += [
-            _upright(scale(end), 7, 15, "thin")
-            for end in (low, high)
-            if scale.low <= end <= scale.high
-        ]
+        level = f'y1="{_MIDDLE:g}" y2="{_MIDDLE:g}"'
+        parts.append(f'<line class="thin" x1="{left:.2f}%" x2="{right:.2f}%" {level}/>')
+        ends = [end for end in (low, high) if scale.low <= end <= scale.high]
+        parts += [_upright(scale(end), 7, 15, "thin") for end in ends]
     values = list(row.values.items())
     spread = 5.0 / max(len(values) - 1, 1)
     for place, (seed, value) in enumerate(values):
@@ -127,10 +121,8 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
     return f"{begin}{''.join(parts)}</svg>"
 
 
-def _upright(place: float, top: float, bottom: float, kind: str) -> str:
-    return (
-        f'<line class="{kind}" x1="{place:.2f}%" x2="{place:.2f}%" y1="{top:g}" y2="{bottom:g}"/>'
-    )
+def _upright(x: float, top: float, bottom: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x:.2f}%" x2="{x:.2f}%" y1="{top:g}" y2="{bottom:g}"/>'
 
 
 def _row_text(row: Row) -> str:

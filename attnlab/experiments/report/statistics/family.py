@@ -188,10 +188,8 @@ class Family:
         the fitted model.
         """
         groups = len(self.model.names)
-        return {
-            (first, second): self._difference({first: 1.0, second: -1.0}, (), groups)
-            for first, second in itertools.combinations(self.model.names, 2)
-        }
+        pairs = itertools.combinations(self.model.names, 2)
+        return {(a, b): self._difference({a: 1.0, b: -1.0}, (), groups) for a, b in pairs}
 
     def effects(
         self, sums: Mapping[str, Mapping[str, float]], count: int = 0

@@ -144,11 +144,8 @@ class Fit:
         runs = (~np.isnan(table)).sum(1)
         if not len(w) or runs.min() < 2:
             return None
-        return Estimate(
-            value,
-            *_sum(w**2 * np.nanvar(table, 1, ddof=1) / runs, runs - 1.0),
-            own=True,
-        )
+        variances = w**2 * np.nanvar(table, 1, ddof=1) / runs
+        return Estimate(value, *_sum(variances, runs - 1.0), own=True)
 
     def estimate(self, weights: Mapping[str, float]) -> Estimate:
         """Returns the sum over variants of weight times mean, with its variance and degrees of
@@ -182,10 +179,8 @@ class Fit:
             return self.estimate({name: 1.0})
         variance, square, freedom, _ = self.block
         parts = np.array([self.variances[place], variance]) / self.runs[place]
-        return Estimate(
-            mean,
-            *_sum(parts, np.array([self.freedom, freedom if square else math.inf])),
-        )
+        freedoms = np.array([self.freedom, freedom if square else math.inf])
+        return Estimate(mean, *_sum(parts, freedoms))
 
     def run_variance(self, name: str) -> float | None:
         """Of one run of a variant, without the seed's part, or None if unknown."""

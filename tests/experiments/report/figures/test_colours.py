@@ -29,9 +29,8 @@ def test_the_first_and_the_baseline_stand_out_of_many(tmp_path: Path) -> None:
     assert [look.kind for look in drawn[:8]] == [*(f"c{place}" for place in range(7)), "other"]
     assert drawn[15].kind == "base" and sum(look.shown for look in drawn) == 8
     text = legend(found, drawn)
-    places = [
-        text.index(words) for words in ("v0<", "v15 (baseline)", "in grey: 12 others", "v19<")
-    ]
+    words = ("v0<", "v15 (baseline)", "in grey: 12 others", "v19<")
+    places = [text.index(name) for name in words]
     assert places == sorted(places)
 
 

@@ -64,7 +64,7 @@ import json, os, pathlib, time, types
 def Settings(**given):
     return given
 
-def init(dir, id, mode="", **given):
+def init(dir, id, **given):
     file = pathlib.Path(dir) / "wandb" / f"offline-run-{time.time_ns()}-{id}" / "told.jsonl"
     file.parent.mkdir(parents=True)
 
@@ -72,7 +72,7 @@ def init(dir, id, mode="", **given):
         with open(file, "a") as lines:
             lines.write(json.dumps(words) + "\\n")
 
-    tell("begin", given["name"])
+    tell("begin", given)
     summary = types.SimpleNamespace(update=lambda final: tell("final", final))
     return types.SimpleNamespace(
         log=lambda values, step: tell("log", step, values),

@@ -55,11 +55,8 @@ def trained(folder: Path, *steps: int, state: str = "", evaluated: bool = True) 
     manifest |= {"config": {"seed": 3}, "config_hash": config_hash({"seed": 3}), "code": None}
     manifest |= {"python": "3", "platform": "x", "command": [], "created": "now"}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    records = [
-        {"step": step, "split": split, "loss": 1.0}
-        for step in steps
-        for split in ("train", "valid")
-    ]
+    losses = [{"step": step, "loss": 1.0} for step in steps]
+    records = [{**each, "split": split} for each in losses for split in ("train", "valid")]
     records = records if evaluated else records[:-1]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in records))
     events = [{"event": "start", "time": 1.0, "step": 0}]
@@ -90,10 +87,8 @@ def test_every_step_is_told_once_and_whole(tmp_path: Path) -> None:
 def test_a_step_without_its_evaluation_waits_for_it(tmp_path: Path) -> None:
     """Both at the last look, after a kill while it was evaluated, and in an export meanwhile."""
     store = Memory()
-    folder, told = (
-        trained(tmp_path / "run", 3, 6, evaluated=False),
-        store.told.setdefault("run", []),
-    )
+    folder = trained(tmp_path / "run", 3, 6, evaluated=False)
+    told = store.told.setdefault("run", [])
     for run in tracked_in(folder):
         store.write(run)
     assert points(told) == whole(3)
@@ -172,7 +167,7 @@ def test_wandb_is_told_by_a_process_beside(tmp_path: Path, monkeypatch: pytest.M
         with chosen.beside(folder):
             trained(folder, *steps, state=state)
         told = wandb_told(tmp_path / "store", chosen.id)
-        assert told[0] == ["begin", "run"]
+        assert told[0][0] == "begin" and told[0][1]["name"] == "run"
         logged = [line[1] for line in told if line[0] == "log"]
         assert logged == list(steps if state else steps[:-1])
         assert told[-1] == ["finish", 0 if state else 1]

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import types
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -14,81 +15,66 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.report.trackers import export
-from tests.experiments.report.trackers.offline import change, made, wandb_records
+from tests.experiments.report.trackers.offline import change, made, stand_in, wandb_records
 
 
-class Listener(types.ModuleType):
-    """A `wandb` that leaves a folder for each run and remembers what it was told."""
-
-    __version__ = "0"
-
-    def __init__(self) -> None:
-        super().__init__("wandb")
-        self.__spec__ = ModuleSpec("wandb", None, origin="here")
-        self.told: list[dict[str, Any]] = []
-        self.Settings = dict
-
-    def init(self, **given: Any) -> Any:
-        run = {**given, "log": [], "final": {}, "exit": None}
-        self.told.append(run)
-        folder = Path(given["dir"]) / "wandb" / f"offline-run-2026_{len(self.told)}-{given['id']}"
-        folder.mkdir(parents=True)
-
-        def log(values: dict[str, float], step: int) -> None:
-            run["log"].append((step, values))
-
-        def finish(exit_code: int) -> None:
-            run["exit"] = exit_code
-
-        return types.SimpleNamespace(log=log, finish=finish, summary=run["final"])
+def runs_told(out: Path) -> dict[str, dict[str, Any]]:
+    """What the stand-in for W&B was told: by the name of a run what it began with, its "log", its
+    "final" numbers and its exit code.
+    """
+    runs = {}
+    for file in (out / "wandb").glob("offline-run-*/told.jsonl"):
+        (_, begin), *logged, (_, final), (_, code) = map(json.loads, file.read_text().splitlines())
+        runs[begin["name"]] = {**begin, "log": logged, "final": final, "exit": code}
+    return runs
 
 
 @pytest.fixture
-def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
-    monkeypatch.setitem(sys.modules, "wandb", found := Listener())
-    return found
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where runs are to be written, beside a stand-in for W&B."""
+    stand_in(monkeypatch, tmp_path / "packages")
+    yield tmp_path / "out"
+    sys.modules.pop("wandb", None)
 
 
 @pytest.mark.quick
-def test_what_the_client_is_told(tmp_path: Path, listener: Listener) -> None:
-    done = export(made(tmp_path / "sweep"), "wandb", tmp_path / "out")
-    assert (done.written, done.replaced, done.unchanged) == (8, 0, 0) and len(listener.told) == 8
-    runs = {run["name"]: run for run in listener.told}
+def test_what_the_client_is_told(tmp_path: Path, out: Path) -> None:
+    done = export(made(tmp_path / "sweep"), "wandb", out)
+    runs = runs_told(out)
+    assert (done.written, done.replaced, done.unchanged) == (8, 0, 0) and len(runs) == 8
     one = runs["additive-peak-0.003-0a1b2c3d/seed1"]
     assert one["mode"] == "offline" and one["job_type"] == "additive"
     assert one["tags"] == ["additive", "seed 1", "chosen"] and one["exit"] == 0
     assert one["config"]["training"] == {"steps": 12}
     assert (one["config"]["seed"], one["config"]["variant"]) == (1, "additive")
-    assert [step for step, _ in one["log"]] == [3, 6, 9, 12]
-    assert one["log"][-1][1]["valid/exact"] == 0.8
+    assert [step for _, step, _ in one["log"]] == [3, 6, 9, 12]
+    assert one["log"][-1][2]["valid/exact"] == 0.8
     assert one["final"]["final/test/exact"] == 0.8 and one["final"]["cost/seconds"] == 30.5
     assert one["final"]["state"] == "done"
     lost = runs["location-peak-0.003-0a1b2c3d/seed1"]
     assert (lost["exit"], lost["final"]["state"]) == (1, "diverged")
     assert "final/test/exact" not in lost["final"]
     assert runs["additive-peak-0.001-0a1b2c3d/seed1"]["tags"] == ["additive", "seed 1"]
-    assert len({run["id"] for run in listener.told}) == 8
-    assert {run["group"] for run in listener.told} == {one["group"]}
+    assert {run["group"] for run in runs.values()} == {one["group"]}
 
 
-def test_twice_is_once(tmp_path: Path, listener: Listener) -> None:
+def test_twice_is_once(tmp_path: Path, out: Path) -> None:
     """What is there and has not changed is left alone; what has changed, or was half written, is
     written anew under its id.
     """
-    directory, out = made(tmp_path / "sweep"), tmp_path / "out"
+    directory = made(tmp_path / "sweep")
     export(directory, "wandb", out)
     folders = sorted((out / "wandb").iterdir())
     assert export(directory, "wandb", out).unchanged == 8
     assert sorted((out / "wandb").iterdir()) == folders
     (folders[3] / "attnlab.digest").unlink()
     change(directory)
-    shutil.copytree(
-        folders[5], (out / "wandb" / f"offline-run-2027_1-{folders[5].name.rpartition('-')[2]}")
-    )
+    identity = folders[5].name.rpartition("-")[2]
+    shutil.copytree(folders[5], out / "wandb" / f"offline-run-2027_1-{identity}")
     done = export(directory, "wandb", out)
     assert (done.written, done.replaced, done.unchanged) == (0, 3, 5)
     ids = [path.name.rpartition("-")[2] for path in (out / "wandb").iterdir()]
-    assert len(ids) == len(set(ids)) == 8 and {run["id"] for run in listener.told} == set(ids)
+    assert len(ids) == len(set(ids)) == len(runs_told(out)) == 8
     other = tmp_path / "other"
     (directory).rename(other)  # a sweep is the same wherever it lies
     assert export(other, "wandb", out).unchanged == 8
