@@ -184,9 +184,8 @@ class Cluster(Placed):
             scheduling_strategy="SPREAD",
         )(run_worker)
         environment = worker_environment()
-        free = [
-            number for number in range(self._request.workers) if number not in self._tasks.values()
-        ]
+        numbers = range(self._request.workers)
+        free = [number for number in numbers if number not in self._tasks.values()]
         for number in free[:count]:
             given = (self._directory, self._options, number, self._request.cores)
             where = (os.getcwd(), environment, self._patience)
