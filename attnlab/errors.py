@@ -5,6 +5,7 @@ user's own code went wrong.
 import contextlib
 import difflib
 import errno
+import importlib
 import importlib.util
 import os
 import pathlib
@@ -12,6 +13,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from types import ModuleType
+from typing import Any
 
 TRACEBACK = "ATTNLAB_TRACEBACK"
 """The environment variable that asks for the traceback of an error beside its line."""
@@ -128,6 +130,16 @@ def at_least(least: int, name: str, /, **fields: float) -> None:
     for field, value in fields.items():
         if value < least:
             raise UserError(f"{name}: {field}={value}, must be at least {least}")
+
+
+def optional_package(name: str, who: str, extra: str) -> Any:
+    """Imports and returns the package `name`, which is installed with the `extra` of this one;
+    raises `UserError`, which begins with `who` needs it, if it is absent.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(f"{who}: pip install 'attnlab[{extra}]'") from error
 
 
 @contextlib.contextmanager

@@ -22,7 +22,8 @@ import numpy as np
 from scipy import special
 
 from attnlab.experiments.report.effects import BEYOND, INTERACTION, Effect, crossed, one_at_a_time
-from attnlab.experiments.report.statistics import Family, Scale
+from attnlab.experiments.report.statistics.family import Family
+from attnlab.experiments.report.statistics.scale import Scale
 from attnlab.experiments.report.statistics.simultaneous import Joint
 from benchmarks.statistics import EXAMPLES, pooled, together
 

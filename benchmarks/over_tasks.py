@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from attnlab.experiments.report.statistics import Family, Scale
+from attnlab.experiments.report.statistics.family import Family
+from attnlab.experiments.report.statistics.scale import Scale
 from benchmarks.statistics import EXAMPLES, pooled, together
 
 SEEDS = (2, 3, 5)

@@ -39,8 +39,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from attnlab.experiments.report.statistics import Family, Scale
+from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.statistics.model import WIDER
+from attnlab.experiments.report.statistics.scale import Scale
 from attnlab.experiments.report.statistics.seeds import apart, spread, typical
 from attnlab.experiments.report.statistics.simultaneous import Joint
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from scipy import stats
 
 from attnlab.experiments.report import Comparison, collect, compare
-from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.report.statistics.family import Family
 from attnlab.progress import table
 
 Pair = tuple[str, str]

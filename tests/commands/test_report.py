@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands.report import INTERVALS as CHOICES
-from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.report.statistics.family import Family
 from tests.commands.tiny import refused, run_command
 from tests.experiments.synthetic import sweep
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.run import live, memory
+from attnlab.experiments.run import live
 from attnlab.experiments.run.slots import usable_cores
 from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts
@@ -26,7 +26,7 @@ from tests.experiments import stub
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
-    monkeypatch.setattr(memory, "kills", lambda: 0)
+    monkeypatch.setattr(live, "oom_kills", lambda: 0)
     monkeypatch.setattr(Worker, "perform", staticmethod(stub.perform))
 
 

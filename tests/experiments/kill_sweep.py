@@ -70,9 +70,8 @@ def start(file: str, directory: Path) -> subprocess.Popen[bytes]:
 def command(directory: Path, *words: str | Path) -> subprocess.Popen[bytes]:
     """Starts a command whose lines go to a file beside the sweep."""
     log = open(directory.with_suffix(".log"), "ab")  # noqa: SIM115 - the command's
-    return subprocess.Popen(
-        real.command(*words), stdout=log, stderr=log, env=real.environment(), cwd=directory.parent
-    )
+    how: dict[str, Any] = {"stdout": log, "stderr": log, "env": real.environment()}
+    return subprocess.Popen(real.command(*words), **how, cwd=directory.parent)
 
 
 def in_the_middle(directory: Path, parents: dict[int, int]) -> list[int]:
@@ -232,10 +231,8 @@ def arrays(directory: Path) -> dict[str, Any]:
 
 def ends(directory: Path) -> dict[str, tuple[str, int, str]]:
     """Trial to its last word: done, or stopped by the pruner at which step and why."""
-    return {
-        str(path.parent.relative_to(directory)): last_word(read(path.parent))
-        for path in sorted(directory.rglob("events.jsonl"))
-    }
+    paths = sorted(directory.rglob("events.jsonl"))
+    return {str(path.parent.relative_to(directory)): last_word(read(path.parent)) for path in paths}
 
 
 def doubled(directory: Path) -> list[str]:
@@ -243,11 +240,8 @@ def doubled(directory: Path) -> list[str]:
     wrong = []
     for path in sorted(directory.rglob("events.jsonl")):
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        done = [
-            number
-            for number, record in enumerate(records)
-            if record["event"] == "end" and record["state"] == "done"
-        ]
+        ends = [number for number, record in enumerate(records) if record["event"] == "end"]
+        done = [number for number in ends if records[number]["state"] == "done"]
         if done != (
             [] if any(record["event"] == "stop" for record in records) else [len(records) - 1]
         ):

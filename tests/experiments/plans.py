@@ -1,6 +1,7 @@
 """Plans for tests: a small one made by hand, and an experiment file written for a tiny model."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,8 @@ def plan(**changes: Any) -> Plan:
     fields |= {"seeds": tuple(fields["seeds"]), "tune": tuple(fields["tune"])}
     empty = Plan(**fields, file=FILE, hash="0" * 12, created="", candidates=())
     points = empty.tune or ({"name": "", "overrides": {}},)
-    wanted = [
-        empty.want(variant, point["overrides"], point["name"])
-        for variant in empty.variants
-        for point in points
-    ]
+    pairs = itertools.product(empty.variants, points)
+    wanted = [empty.want(variant, point["overrides"], point["name"]) for variant, point in pairs]
     config = {"seed": empty.seeds[0], "training": {"steps": 12}}
     return empty.grown(
         Candidate(one.id, one.variant, one.tuned, one.overrides, config, 10, 2.0) for one in wanted

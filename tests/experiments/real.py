@@ -75,14 +75,11 @@ def perform(directory: Path, kind: str, *names: str) -> subprocess.CompletedProc
 def experiment(path: Path, *lines: str, **base: Any) -> str:
     """An experiment file; `base` overrides the tiny run's settings, "__" for a dot."""
     name = plans.experiment_file(path, *lines)
-    changes = {
-        key.replace("__", "."): value for key, value in {"parallel__devices": "1", **base}.items()
-    }
-    path.write_text(
-        path.read_text().replace(
-            "def get_experiment", f"BASE.update({changes!r})\n\n\ndef get_experiment", 1
-        )
-    )
+    base = {"parallel__devices": "1", **base}
+    changes = {key.replace("__", "."): value for key, value in base.items()}
+    begin = "def get_experiment"
+    changed = f"BASE.update({changes!r})\n\n\n{begin}"
+    path.write_text(path.read_text().replace(begin, changed, 1))
     return name
 
 

@@ -175,10 +175,8 @@ def edit(path: Path, **fields: Any) -> None:
 def edit_candidates(directory: Path, **fields: Any) -> None:
     """The plan of a sweep with other fields in all of its candidates."""
     plan = json.loads((directory / "plan.json").read_text())
-    edit(
-        directory / "plan.json",
-        candidates=[{**candidate, **fields} for candidate in plan["candidates"]],
-    )
+    changed = [{**candidate, **fields} for candidate in plan["candidates"]]
+    edit(directory / "plan.json", candidates=changed)
 
 
 def look(event: str = "test", **own: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from attnlab.experiments.define.axes import Axis as Axis
 from attnlab.experiments.define.axes import Point as Point
 from attnlab.experiments.define.axes import cross as cross
 from attnlab.experiments.define.axes import grid as grid
+from attnlab.experiments.define.axes import grouped as grouped
 from attnlab.experiments.define.axes import layered as layered
 from attnlab.experiments.define.axes import overridden as overridden
 from attnlab.experiments.define.axes import rows as rows

@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from attnlab.config.patterns import is_dotted_name, is_pattern
 from attnlab.config.tree import frozen, is_plain
@@ -19,6 +19,8 @@ from attnlab.errors import UserError
 
 MOST_POINTS = 10_000  # of an axis, and candidates of an experiment
 SHOWN = 4  # names, or values, of many
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +145,16 @@ def several(names: Sequence[str]) -> str:
     """Returns the first `SHOWN` names, separated by commas, and how many more there are."""
     shown = ", ".join(names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+
+
+def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """Returns {key: the items of all (key, item) pairs with that key}, keys and items in the order
+    of the pairs.
+    """
+    groups: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
 
 
 def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:

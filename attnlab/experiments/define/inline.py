@@ -89,10 +89,8 @@ class InlineExperiment:
             raise UserError(
                 "--trials and --pruner are of a search; add --search KEY=log_uniform(1e-4,1e-2)"
             )
-        compare, tune = (
-            self._values(flag, arguments)
-            for flag, arguments in (("--grid", self.grid), ("--tune", self.tune))
-        )
+        compare = self._values("--grid", self.grid)
+        tune = self._values("--tune", self.tune)
         measure, select = self._scores()
         ablated = self._rows()
         compared = [*compare, *dict.fromkeys(key for row in ablated.values() for key in row)]

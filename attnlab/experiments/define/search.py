@@ -199,9 +199,8 @@ class Search:
         """Returns the search as a dict for plan.json; `finish` only if it is not the default, so
         that older plans keep their hash.
         """
-        fields = {
-            name: getattr(self, name) for name in ("sampler", "trials", "pruner", "at_once", "seed")
-        }
+        names = ("sampler", "trials", "pruner", "at_once", "seed")
+        fields = {name: getattr(self, name) for name in names}
         fields |= {"finish": self.finish} if self.finish != type(self).finish else {}
         return {**fields, "space": {key: values.to_dict() for key, values in self.space.items()}}
 

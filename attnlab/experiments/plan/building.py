@@ -99,7 +99,7 @@ class Builder:
         """
         whole = _key(config)
         if whole != self._last[0]:
-            self._last = whole, self._made(config)
+            self._last = whole, self._new_task(config)
         return self._last[1]
 
     def _batches(self, config: Settings) -> Any:
@@ -109,7 +109,7 @@ class Builder:
             self._ordered = whole, self.built(config).batches(config.training.accumulate)
         return self._ordered[1]
 
-    def _made(self, config: Settings) -> Any:
+    def _new_task(self, config: Settings) -> Any:
         """Returns a new task of a config with its training and validation data, which is read once
         for all configs with the same task, data and vocabulary settings; raises `UserError` if its
         metrics or longest examples do not fit.

@@ -10,14 +10,7 @@ from typing import Any
 
 from attnlab.config import find_file
 from attnlab.errors import UserError
-from attnlab.experiments.define import (
-    Changes,
-    definition,
-    definition_hash,
-    load_experiment,
-    spelt,
-    text,
-)
+from attnlab.experiments import define
 from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
@@ -34,7 +27,7 @@ FLAG = "--change-plan"
 """The flag by which a command line says that trials that have begun may be left out."""
 
 
-def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
+def unchanged_plan(file: str, directory: Path, changes: define.Changes) -> Plan | None:
     """Returns the plan in a sweep folder if it is still that of the experiment file, None if a new
     one must be made; raises `UserError` if trials there would no longer fit, and prints a note if
     the plan does not record the user's code.
@@ -42,7 +35,7 @@ def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
     Raises:
       UserError: a mistake in the file, or the folder holds trials that no longer fit.
     """
-    stated = definition(load_experiment(file, changes), file)
+    stated = define.definition(define.load_experiment(file, changes), file)
     old = Plan.read(directory)
     if old is None:
         return None
@@ -51,10 +44,9 @@ def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
     codes = [provenance.code(made.config) for made in old.candidates if made.code is None]
     if unknown := sorted({name for code in codes for name in code.modules}):
         what = f"so nobody knows whether {', '.join(unknown)} is the same"
-        print(
-            f"note: {directory} does not say what code it was planned with, {what}", file=sys.stderr
-        )
-    if old.hash == definition_hash(defined):
+        note = f"note: {directory} does not say what code it was planned with"
+        print(f"{note}, {what}", file=sys.stderr)
+    if old.hash == define.definition_hash(defined):
         return None if other or changes.unmatched > old.unmatched else old
     check_growth(old, defined, directory)
     return None
@@ -78,10 +70,10 @@ def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, An
     if old is None:
         return dict(defined)
     variants = {
-        name: spelt(point, old.variants.get(name, {}))
+        name: define.spelt(point, old.variants.get(name, {}))
         for name, point in defined["variants"].items()
     }
-    return {**defined, "base": spelt(defined["base"], old.base), "variants": variants}
+    return {**defined, "base": define.spelt(defined["base"], old.base), "variants": variants}
 
 
 def check_kept(old: Plan, new: Plan, directory: Path) -> None:
@@ -93,11 +85,8 @@ def check_kept(old: Plan, new: Plan, directory: Path) -> None:
     """
     ids = {candidate.id for candidate in new.candidates}
     begun_ones = [path for candidate in old.candidates for path in begun(candidate, directory)]
-    lost = [
-        path
-        for path in begun_ones
-        if path.parent.name not in ids or path.name not in {f"seed{seed}" for seed in new.seeds}
-    ]
+    seeds = {f"seed{seed}" for seed in new.seeds}
+    lost = [path for path in begun_ones if path.parent.name not in ids or path.name not in seeds]
     if lost:
         news = "; ".join(_news(old, new)) or "the config file or code has changed"
         raise UserError(
@@ -114,14 +103,11 @@ def _news(old: Plan, new: Plan) -> Iterator[str]:
     for name in {**old.base, **new.base}:
         if (before := old.base.get(name)) != (now := new.base.get(name)):
             texts = (
-                "the config's own" if value is None else text(value) for value in (before, now)
+                "the config's own" if value is None else define.text(value)
+                for value in (before, now)
             )
             yield f"{name}: {', now '.join(texts)}"
-    for name, overrides in old.variants.items():
-        if name not in new.variants:
-            yield f"variant {name!r} is gone"
-        elif (before := _plain(overrides)) != (now := _plain(new.variants[name])):
-            yield f"variant {name!r}: {before}, now {now}"
+    yield from _changed_variants(old, new.variants)
     for key in ("tune", "search", "budget", "select"):
         if _plain(getattr(old, key)) != _plain(getattr(new, key)):
             yield f"{key} has changed"
@@ -154,7 +140,10 @@ def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
             )
     if not (directory / CHOICE).exists():
         return
-    changed = [*_changed(old, new), *_removed(old, new)]
+    changed = [*_changed_fields(old, new), *_changed_variants(old, new["variants"])]
+    planned, seeds = list(old.seeds), list(new["seeds"])
+    if planned != seeds[: len(planned)]:  # the first one is a search's
+        changed.append(f"seeds: planned {planned}, now {seeds}; further ones go to the end")
     if changed:
         raise UserError(
             f"{directory}: its choice is made, so this can no longer change: {'; '.join(changed)}."
@@ -217,7 +206,7 @@ def begun(candidate: Candidate, directory: Path) -> list[Path]:
     ]
 
 
-def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+def _changed_fields(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
     """Yields a text for each field, of those that are fixed once the choice is made, that differs
     between a plan and a new definition.
     """
@@ -229,18 +218,15 @@ def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: planned {_plain(before)}, now {_plain(now)}"
 
 
-def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a text for each variant that a new definition lacks or changes, and one if the plan's
-    seeds are not its first seeds in the same order.
+def _changed_variants(old: Plan, variants: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yields a text for each variant of a plan that the new `variants` (name to overrides) lack or
+    change.
     """
     for name, overrides in old.variants.items():
-        if name not in new["variants"]:
-            yield f"variant {name!r}: planned, now gone"
-        elif (before := _plain(overrides)) != (now := _plain(new["variants"][name])):
+        if name not in variants:
+            yield f"variant {name!r} is gone"
+        elif (before := _plain(overrides)) != (now := _plain(variants[name])):
             yield f"variant {name!r}: planned {before}, now {now}"
-    planned, seeds = list(old.seeds), list(new["seeds"])
-    if planned != seeds[: len(planned)]:  # the first one is a search's
-        yield f"seeds: planned {planned}, now {seeds}; further ones go to the end"
 
 
 def _plain(value: Any) -> str:

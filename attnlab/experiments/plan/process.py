@@ -14,28 +14,12 @@ from typing import Any, TypeVar
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.define import (
-    AS_IT_IS,
-    SHOWN,
-    Changes,
-    definition,
-    definition_hash,
-    load_experiment,
-    several,
-)
-from attnlab.experiments.plan import matching
+from attnlab.experiments import define
+from attnlab.experiments.define import AS_IT_IS, SHOWN, Changes, several
+from attnlab.experiments.plan import growth, matching
 from attnlab.experiments.plan.budgets import matched
 from attnlab.experiments.plan.building import Builder, naming
 from attnlab.experiments.plan.candidate import Candidate, Counted, Wanted, with_code
-from attnlab.experiments.plan.growth import (
-    begun,
-    check_begun,
-    check_code,
-    check_growth,
-    check_kept,
-    own_files,
-    planned_before,
-)
 from attnlab.experiments.plan.metrics import check_metrics, comparison_lines
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
@@ -73,14 +57,15 @@ def made(
     """
     old = Plan.read(directory)
     accepted = changes.unmatched or (old is not None and old.unmatched)
-    defined = planned_before(definition(load_experiment(file, changes), file), old)
-    identity = definition_hash(defined)
+    stated = define.definition(define.load_experiment(file, changes), file)
+    defined = growth.planned_before(stated, old)
+    identity = define.definition_hash(defined)
     if old is not None:
-        other = check_code(old, directory, changes.accept)
+        other = growth.check_code(old, directory, changes.accept)
         if old.hash == identity and not other:
             return dataclasses.replace(old, unmatched=accepted)
         if old.hash != identity:
-            check_growth(old, defined, directory)
+            growth.check_growth(old, defined, directory)
     plan = Plan(
         **defined,
         file=file,
@@ -97,10 +82,8 @@ def made(
     lowest = [] if plan.search is None else check_space(plan, builder, count)
     if old is None:
         matching.check_budget(plan.grown(lowest), None)
-    planned = [
-        _as_planned(candidate, old, directory, changes.accept)
-        for candidate in candidates(plan, wanted, builder, count)
-    ]
+    made_now = candidates(plan, wanted, builder, count)
+    planned = [_as_planned(candidate, old, directory, changes.accept) for candidate in made_now]
     shown = lowest or planned
     for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
         print(f"note: {line}", file=sys.stderr)
@@ -108,9 +91,9 @@ def made(
         candidate.id for candidate in (old.candidates if old else ()) if candidate.promoted
     )
     for candidate in plan.candidates:
-        check_begun(candidate, directory)
+        growth.check_begun(candidate, directory)
     if old is not None and not changes.replace:
-        check_kept(old, plan, directory)
+        growth.check_kept(old, plan, directory)
     return dataclasses.replace(plan, own_code=_own_code(plan, old))
 
 
@@ -124,12 +107,12 @@ def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) 
         has accepted that.
     """
     plan = Plan.of_sweep(directory)
-    check_code(plan, directory)
+    growth.check_code(plan, directory)
     wanted = {want.id: want for want in (plan.want(*point) for point in points)}
     new = [want for want in wanted.values() if plan.made_of(want.id) is None]
     added = candidates(plan, new, Builder(plan.config, plan.seeds[0]), count)
     for candidate in added:
-        check_begun(candidate, directory)
+        growth.check_begun(candidate, directory)
     return matching.check_budget(plan.grown(added), plan)
 
 
@@ -138,11 +121,8 @@ def listed(plan: Plan) -> list[Wanted]:
     `tune`.
     """
     points = plan.tune or ({"name": "", "overrides": {}},)
-    return [
-        plan.want(variant, point["overrides"], point["name"])
-        for variant in plan.variants
-        for point in points
-    ]
+    wanted = itertools.product(plan.variants, points)
+    return [plan.want(variant, point["overrides"], point["name"]) for variant, point in wanted]
 
 
 def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
@@ -196,10 +176,7 @@ def _of_each(wanted: Sequence[Wanted], work: Callable[[Wanted], Made]) -> list[M
         except UserError as error:
             cause = str(error.__cause__)
             refused.setdefault(want.variant, (cause, str(error).removesuffix(f": {cause}")))
-    names: dict[str, list[str]] = {}
-    for cause, name in refused.values():
-        names.setdefault(cause, []).append(name)
-    if names:
+    if names := define.grouped(refused.values()):
         shown = [f"{several(named)}: {cause}" for cause, named in names.items()][:SHOWN]
         more = [f"and {len(names) - SHOWN} more mistakes"] * (len(names) > SHOWN)
         raise UserError("; ".join([*shown, *more]))
@@ -215,10 +192,8 @@ def check_space(plan: Plan, builder: Builder, count: Count = _in_silence) -> lis
       UserError: one does not.
     """
     assert plan.search is not None
-    options = {
-        key: values.get("options") or [values.get("low")]
-        for key, values in plan.search["space"].items()
-    }
+    space = plan.search["space"].items()
+    options = {key: values.get("options") or [values.get("low")] for key, values in space}
     first = {key: values[0] for key, values in options.items()}
     wanted = [plan.want(variant, first) for variant in plan.variants]
     lowest = candidates(plan, wanted, builder, count)
@@ -280,7 +255,7 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
     if before is None:
         return candidate
     other_code = before.code not in (None, candidate.code)
-    if other_code and not begun(before, directory) and not (directory / CHOICE).exists():
+    if other_code and not growth.begun(before, directory) and not (directory / CHOICE).exists():
         return candidate
     # earlier plans did not store the code
     unknown = before.code is None and bool(candidate.code) and not accept
@@ -308,7 +283,7 @@ def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
         code = now.get(earlier.id)
         if code and earlier.code != code:
             accepted.append(provenance.edit(earlier.code or {}, code) | {"candidate": earlier.id})
-    return {**own_files(plan).record(), "accepted": accepted}
+    return {**growth.own_files(plan).record(), "accepted": accepted}
 
 
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) -> None:

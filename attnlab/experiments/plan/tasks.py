@@ -26,9 +26,8 @@ def read_tasks(directory: Path) -> Tasks | None:
     Raises:
       UserError: the file is damaged.
     """
-    return read_file(
-        directory / "tasks.json", Tasks, "remove it, and run the same 'sweep' command again"
-    )
+    remedy = "remove it, and run the same 'sweep' command again"
+    return read_file(directory / "tasks.json", Tasks, remedy)
 
 
 def write_tasks(directory: Path, experiment: Experiment, replace: bool) -> None:

@@ -13,13 +13,14 @@ from typing import Any, TextIO
 from attnlab import progress
 from attnlab.config import tree
 from attnlab.errors import UserError
-from attnlab.experiments.define import text
+from attnlab.experiments.define import grouped, text
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Basis, Comparison, Row, compare
 from attnlab.experiments.report.environment import environment
 from attnlab.experiments.report.equality import other_scale
-from attnlab.experiments.report.statistics import UNBOUNDED, Family, Interval, Scale
+from attnlab.experiments.report.statistics.family import Family
+from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
 from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.wide import settings
 from attnlab.pages.formats import markdown
@@ -92,11 +93,8 @@ def across(first: Path, second: Path) -> Across:
       UserError: a folder without a sweep, a damaged record, different measures, or a sweep without
         test scores.
     """
-    a, b = (
-        Side(directory, records := collect(directory), compare(records))
-        for directory in (first, second)
-    )
-    _check(a, b)
+    a, b = (Side(path, records := collect(path), compare(records)) for path in (first, second))
+    _check_same_measure(a, b)
     matched = _matched(a.comparison.rows, b.comparison.rows)
     scale = _common(*(side.comparison.basis.scale for side in (a, b)))
     return Across(a, b, tuple(_pair(*rows, a.comparison.basis, scale) for rows in matched))
@@ -144,9 +142,8 @@ def table(sweeps: Across) -> Table:
             " itself."
         ),
     )
-    return Table(
-        heading(sweeps.first.comparison.basis), columns, rows, frozenset((1, 2, 3, 4)), notes=notes
-    )
+    numbers = frozenset((1, 2, 3, 4))
+    return Table(heading(sweeps.first.comparison.basis), columns, rows, numbers, notes=notes)
 
 
 def differing(sweeps: Across) -> Table:
@@ -170,14 +167,14 @@ def as_csv(sweeps: Across) -> str:
     gap = ("difference", "difference low", "difference high")
     rows = [["variant", *sides, *gap, "compared", "remark"]]
     for pair in sweeps.pairs:
-        numbers: list[Any] = [*_figures(pair.first), *_figures(pair.second)]
+        numbers: list[Any] = [*_numbers(pair.first), *_numbers(pair.second)]
         numbers += [pair.gap.mean, *(pair.gap.interval or (None, None))] if pair.gap else [None] * 3
         shown = ["" if value is None else repr(value) for value in numbers]
         rows.append([pair.name, *shown, pair.gap.method if pair.gap else "", pair.remark])
     return csv_text.as_csv(rows)
 
 
-def _check(first: Side, second: Side) -> None:
+def _check_same_measure(first: Side, second: Side) -> None:
     """Checks that two sweeps have the same measure and are compared by the same score of the same
     split; raises UserError otherwise.
     """
@@ -269,7 +266,7 @@ def _gap(gap: Gap | None) -> tuple[str, str, str]:
     return (NONE,) * 3 if gap is None else (signed(gap.mean), interval(gap.interval), gap.method)
 
 
-def _figures(row: Row | None) -> list[Any]:
+def _numbers(row: Row | None) -> list[Any]:
     if row is None:
         return [None] * 4
     return [row.summary.n, row.summary.mean, *(row.summary.interval or (None, None))]
@@ -298,10 +295,9 @@ def _facts(records: Records) -> dict[str, str]:
     """
     machines = environment(records.trials)
     differing = {name: "; ".join(values) for name, values in machines.differing.items()}
-    read: dict[str, dict[str, None]] = {}
-    for split, digest in (pair for record in records.trials for pair in record.data.items()):
-        read.setdefault(f"{split} data", {})[digest[:12]] = None
-    data = {name: "; ".join(digests) for name, digests in read.items()}
+    read = (pair for record in records.trials for pair in record.data.items())
+    digests = grouped(dict.fromkeys((f"{split} data", digest[:12]) for split, digest in read))
+    data = {name: "; ".join(each) for name, each in digests.items()}
     return {**machines.shared, **differing, **data}
 
 
@@ -336,9 +332,8 @@ def write_across(
     sweeps = across(first, second)
     tables = [table(sweeps), differing(sweeps)]
     if file is not None:
-        write_atomic(
-            file, as_csv(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
-        )
+        text = as_csv(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
+        write_atomic(file, text)
     for part in tables:
         progress.table(part.title, part.columns, part.rows, stream)
         print(*part.notes, "", sep="\n", file=stream)

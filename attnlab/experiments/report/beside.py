@@ -6,7 +6,7 @@ import statistics
 
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison, Row, scale, scores, settings
-from attnlab.experiments.report.statistics import Family, Summary
+from attnlab.experiments.report.statistics.family import Family, Summary
 from attnlab.pages.tables import NONE, Table, mean, number, signed
 
 # Numbers of `results.json` that are no scores: how a score was computed, and the sizes of a split.
@@ -40,10 +40,9 @@ def measures(comparison: Comparison) -> Table | None:
         for row in comparison.rows
     ]
     best = frozenset(place for place, row in enumerate(comparison.rows) if row.best)
-    note = (
-        f"Mean over seeds and its 95 % interval, each by itself. Only {basis.metric} is tested:"
-        f" nothing was corrected for looking at {len(names)} measures."
-    )
+    each = "Mean over seeds and its 95 % interval, each by itself."
+    corrected = f"nothing was corrected for looking at {len(names)} measures."
+    note = f"{each} Only {basis.metric} is tested: {corrected}"
     numbers = frozenset(range(1, len(names) + 1))
     title, heads = f"All {len(names)} measures on the test split", ("variant", *names)
     return Table(title, heads, tuple(rows), numbers, strong=best, notes=(note,))

@@ -269,13 +269,13 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
         items=items and items.without([name for name in items.rules if name != metric]),
         effort=_effort(events),
         data={} if manifest is None else manifest.read_data(workdir),
-        learned=_learned(workdir, manifest),
+        learned=_digests_of_vocabularies(workdir, manifest),
     )
     misfits = of_trial(record, items, splits, altered_records(workdir), plan.select["metric"])
     return dataclasses.replace(record, misfits=tuple(misfits))
 
 
-def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
+def _digests_of_vocabularies(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
     """Returns, by the names of `measures.DEPENDS`, the digest of a trial's target vocabulary, its
     text normaliser and its class names as JSON, from its manifest and `workdir`/vocabulary; those
     that are not on record are left out (see `Record.learned`).
@@ -328,15 +328,10 @@ def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
     of a step, seconds to the first step, largest peak memory in bytes, numbers of trials trained
     together, and sums over compiled programs.
     """
-    steps = [
-        (record["step_seconds"], record.get("together", 1))
-        for record in timing
-        if "step_seconds" in record
-    ]
-    firsts, peaks = (
-        [event[key] for event in events if event.get(key)]
-        for key in ("first_step_seconds", "peak_bytes")
-    )
+    paced = [line for line in timing if "step_seconds" in line]
+    steps = [(line["step_seconds"], line.get("together", 1)) for line in paced]
+    firsts = [event["first_step_seconds"] for event in events if event.get("first_step_seconds")]
+    peaks = [event["peak_bytes"] for event in events if event.get("peak_bytes")]
     pace, together = median_pace(steps)
     most = max((number for _, number in steps), default=1)
     first = firsts[0] if firsts else None

@@ -17,7 +17,8 @@ from attnlab.experiments.report.collect import Record, Records, Shown, median_pa
 from attnlab.experiments.report.derived import absent, value
 from attnlab.experiments.report.equality import Apart, apart, unlike
 from attnlab.experiments.report.looks import ALPHA, level
-from attnlab.experiments.report.statistics import UNBOUNDED, Difference, Family, Scale, Summary
+from attnlab.experiments.report.statistics.family import Difference, Family, Summary
+from attnlab.experiments.report.statistics.scale import UNBOUNDED, Scale
 from attnlab.records.measures import LARGEST
 
 
@@ -78,9 +79,10 @@ class Row:
         shared that step; (None, 1) if not recorded.
         """
         costs = [record.cost for record in self.records]
-        return median_pace(
-            [(cost.step_seconds, cost.together) for cost in costs if cost.step_seconds is not None]
-        )
+        paces = [
+            (each.step_seconds, each.together) for each in costs if each.step_seconds is not None
+        ]
+        return median_pace(paces)
 
     @property
     def peak(self) -> tuple[float | None, int]:
@@ -127,9 +129,8 @@ class Comparison:
 
     def row(self, variant: str) -> Row | None:
         """Returns the row of a variant, or None before the choice, or if it has no row."""
-        return next(
-            (row for row in self.rows if self.frozen and row.candidate.variant == variant), None
-        )
+        rows = self.rows if self.frozen else ()
+        return next((row for row in rows if row.candidate.variant == variant), None)
 
 
 def compare(records: Records, method: str = "model") -> Comparison:
@@ -141,9 +142,8 @@ def compare(records: Records, method: str = "model") -> Comparison:
     standing = list(filter(None, map(records.representative, plan.variants)))
     every = (candidate for variant in plan.variants for candidate in plan.of(variant))
     candidates = standing if frozen else list(every)
-    tested = frozen and any(
-        record.scores["test"] for candidate in candidates for record in records.of(candidate)
-    )
+    runs = [record for candidate in candidates for record in records.of(candidate)]
+    tested = frozen and any(run.scores["test"] for run in runs)
     asked, split = (plan.measure, "test") if tested else (plan.select, "valid")
     basis = Basis(split, asked["metric"], asked["mode"])
     rows = []
@@ -151,10 +151,8 @@ def compare(records: Records, method: str = "model") -> Comparison:
         name = candidate.variant if frozen else label(candidate)
         empty = Row(name, candidate, records.of(candidate), {}, Summary(0, None, None, None), ())
         rows.append(_valued(empty, basis))
-    base = next(
-        (row for row in rows if tested and row.candidate.variant == plan.baseline and row.values),
-        None,
-    )
+    valued = (row for row in rows if tested and row.values)
+    base = next((row for row in valued if row.candidate.variant == plan.baseline), None)
     like = [
         row for row in rows if base is None or not unlike(row.records, base.records, basis.metric)
     ]
@@ -186,9 +184,8 @@ def _summed(row: Row, family: Family, method: str) -> Row:
     the model of `family`.
     """
     alone = dataclasses.replace(family, alpha=ALPHA)
-    return dataclasses.replace(
-        row, summary=alone.mean(row.name, method), outlying=alone.failing.get(row.name, ())
-    )
+    summary = alone.mean(row.name, method)
+    return dataclasses.replace(row, summary=summary, outlying=alone.failing.get(row.name, ()))
 
 
 def measured(comparison: Comparison, metric: str) -> Comparison:
@@ -196,10 +193,8 @@ def measured(comparison: Comparison, metric: str) -> Comparison:
     the derived measure `metric` (less is better), without differences and without a best row.
     """
     basis = Basis(comparison.basis.split, metric, "min")
-    rows = [
-        _valued(dataclasses.replace(row, difference=None, best=False), basis)
-        for row in comparison.rows
-    ]
+    plain = (dataclasses.replace(row, difference=None, best=False) for row in comparison.rows)
+    rows = [_valued(row, basis) for row in plain]
     family = Family({row.name: row.values for row in rows}, basis.mode, alpha=comparison.alpha)
     rows = [dataclasses.replace(row, summary=family.mean(row.name)) for row in rows]
     return dataclasses.replace(
@@ -246,9 +241,8 @@ def _valued(row: Row, basis: Basis) -> Row:
     values = {seed: number for seed, number in numbers.items() if number is not None}
     lacking = (record for record in row.records if record.seed not in values)
     missing = tuple(f"seed {record.seed} {_why(record, basis)}" for record in lacking)
-    return dataclasses.replace(
-        row, values=values, summary=Summary(len(values), None, None, None), missing=missing
-    )
+    summary = Summary(len(values), None, None, None)
+    return dataclasses.replace(row, values=values, summary=summary, missing=missing)
 
 
 def _against(rows: Sequence[Row], base: Row, family: Family) -> list[Row]:

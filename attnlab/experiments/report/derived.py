@@ -60,12 +60,9 @@ def side_by_side(records: Iterable[Record]) -> int:
     """Returns the largest number of trials that ran at the same time on one machine; 0 if none has
     begun.
     """
-    events = [
-        (host, time, change)
-        for record in records
-        for host, begin, end in record.logged.spans
-        for time, change in ((begin, 1), (end, -1))
-    ]
+    spans = [span for record in records for span in record.logged.spans]
+    starts = [(host, begin, 1) for host, begin, _ in spans]
+    events = starts + [(host, end, -1) for host, _, end in spans]
     most, at_work = 0, dict.fromkeys((host for host, _, _ in events), 0)
     # at the same instant an end comes before a start
     for host, _, change in sorted(events, key=lambda event: event[1:]):

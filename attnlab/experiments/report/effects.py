@@ -20,7 +20,7 @@ from attnlab.config import flat
 from attnlab.experiments.define import short_names, text
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Basis, Comparison
-from attnlab.experiments.report.statistics import Difference, Share
+from attnlab.experiments.report.statistics.family import Difference, Share
 from attnlab.pages.tables import NONE, Table, interval, p_value, signed
 
 MOST = 60  # effects; of a larger cross only main effects are given, of one with more of these none

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnlab.experiments.define import grouped
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import Table
 from attnlab.records import provenance
@@ -25,7 +26,7 @@ class Environment:
     """
 
     shared: Mapping[str, str]
-    differing: Mapping[str, Mapping[str, tuple[str, ...]]]
+    differing: Mapping[str, Mapping[str, Sequence[str]]]
 
 
 def environment(records: Sequence[Record]) -> Environment:
@@ -34,14 +35,14 @@ def environment(records: Sequence[Record]) -> Environment:
     """
     begun = [(run.seen.trial.name, _facts(run.manifest)) for run in records if run.manifest]
     shared: dict[str, str] = {}
-    differing: dict[str, dict[str, tuple[str, ...]]] = {}
+    differing: dict[str, dict[str, list[str]]] = {}
     for name in dict.fromkeys(name for _, facts in begun for name in facts):
-        by_value: dict[str, tuple[str, ...]] = {}
-        for trial, facts in begun:
+        by_value = grouped(
+            (facts.get(name, "absent"), trial)
+            for trial, facts in begun
             # code of the user's is needed by some variants only
-            if name in facts or not name.startswith(_OWN):
-                value = facts.get(name, "absent")
-                by_value[value] = (*by_value.get(value, ()), trial)
+            if name in facts or not name.startswith(_OWN)
+        )
         if len(by_value) == 1:
             (shared[name],) = by_value
         else:
@@ -92,10 +93,8 @@ def _facts(manifest: Manifest) -> dict[str, str]:
     }
     if manifest.code is not None and "tree" in manifest.code:
         facts["commit"] = f"{manifest.code.get('revision')!s:.12}"
-    own_code = {
-        f"{_OWN}{name}": digest[:12]
-        for name, digest in provenance.digests(manifest.own_code).items()
-    }
+    digests = provenance.digests(manifest.own_code).items()
+    own_code = {f"{_OWN}{name}": digest[:12] for name, digest in digests}
     mixed = {
         f"{_OWN}{name}": (
             f"{change['was'] or 'none'!s:.12} until step {word['step']}, then"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from attnlab.config import flat, is_below, tree
-from attnlab.experiments.define import SHOWN, is_derived, reached, several, text
+from attnlab.experiments.define import SHOWN, grouped, is_derived, reached, several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import NONE
@@ -54,13 +54,9 @@ class Differing:
         """Returns the setting with its values and the variants that have them, at most `SHOWN`
         values: "training.steps 12 (additive, location), 24 (general)".
         """
-        groups: dict[str, list[str]] = {}
-        for variant, value in self.values.items():
-            groups.setdefault(value, []).append(variant)
-        shown = [
-            f"{value} ({several(variants)})"
-            for value, variants in itertools.islice(groups.items(), SHOWN)
-        ]
+        groups = grouped((value, variant) for variant, value in self.values.items())
+        first = itertools.islice(groups.items(), SHOWN)
+        shown = [f"{value} ({several(variants)})" for value, variants in first]
         return f"{self.name} {', '.join(shown)}" + (
             f" and {len(groups) - SHOWN} more values" if len(groups) > SHOWN else ""
         )
@@ -97,11 +93,8 @@ def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
     becomes one value, the component's name.
     """
     settings = {variant: flat(candidate.config) for variant, candidate in standing.items()}
-    other = {
-        name.removesuffix(".name")
-        for name in tree.differing(*settings.values(), text=text)
-        if name.endswith(".name") and not is_below(name, (_SYSTEM,))
-    }
+    names = [key for key in tree.differing(*settings.values(), text=text) if key.endswith(".name")]
+    other = {name.removesuffix(".name") for name in names if not is_below(name, (_SYSTEM,))}
     for config in settings.values():
         for node in other:
             name = config.get(f"{node}.name", NONE)
@@ -163,10 +156,8 @@ def _wholes(configs: Mapping[str, Settings], baseline: str, free: set[str]) -> l
 
 def _partition(values: Mapping[str, str]) -> set[frozenset[str]]:
     """Returns the sets of variants that have the same value."""
-    return {
-        frozenset(variant for variant in values if values[variant] == value)
-        for value in values.values()
-    }
+    groups = grouped((value, variant) for variant, value in values.items())
+    return {frozenset(variants) for variants in groups.values()}
 
 
 def _near(name: str, settings: set[str]) -> bool:
@@ -218,11 +209,8 @@ def apart(records: Records, metric: str) -> Apart:
     """
     standing = {variant: records.representative(variant) for variant in records.plan.variants}
     trials = {name: records.of(candidate) for name, candidate in standing.items() if candidate}
-    pairs = {
-        frozenset(pair): (*map(trials.__getitem__, pair),)
-        for pair in itertools.combinations(trials, 2)
-    }
-    other = {pair for pair, (first, second) in pairs.items() if unlike(first, second, metric)}
+    pairs = itertools.combinations(trials, 2)
+    other = {frozenset((a, b)) for a, b in pairs if unlike(trials[a], trials[b], metric)}
     if not other:
         return Apart()
     decisive = [setting for setting in differing(records) if is_below(setting.name, _TEST_DATA)]

@@ -91,7 +91,7 @@ def as_csv(contents: Contents) -> str:
     """Returns `report.csv` as text, with the columns `HEAD`: a line for every score of every trial,
     then for each statistic and cost of each row of the comparison.
     """
-    return csv_text.as_csv([HEAD, *_scores(contents), *_figures(contents)], "\n")
+    return csv_text.as_csv([HEAD, *_score_lines(contents), *_statistic_lines(contents)], "\n")
 
 
 def _strict(value: Any) -> Any:
@@ -127,7 +127,7 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
+def _score_lines(contents: Contents) -> Iterator[tuple[Any, ...]]:
     """Yields the lines of `report.csv` for every score of every trial."""
     for record in contents.records.trials:
         trial = (record.candidate.variant, record.candidate.id, record.seed)
@@ -135,7 +135,7 @@ def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
             yield from ((*trial, split, metric, repr(value)) for metric, value in scores.items())
 
 
-def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
+def _statistic_lines(contents: Contents) -> Iterator[tuple[Any, ...]]:
     """Yields a line of `report.csv` (variant, candidate, `ALL` in place of a seed, split, measure,
     value as text) for each statistic and cost of the comparison's rows that has a value.
     """

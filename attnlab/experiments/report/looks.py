@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.environment import version
-from attnlab.experiments.report.statistics import spent
+from attnlab.experiments.report.statistics.looks import spent
 
 ALPHA = 0.05
 
@@ -31,9 +31,8 @@ def stages(records: Records) -> list[tuple[int, ...]]:
     """Returns the seeds of each look at the test split, in order, equal ones once; a plan with
     further seeds is a further look.
     """
-    return list(
-        dict.fromkeys(tuple(look["seeds"]) for look in records.looks if look["event"] == "test")
-    )
+    tests = (look for look in records.looks if look["event"] == "test")
+    return list(dict.fromkeys(tuple(look["seeds"]) for look in tests))
 
 
 def sentences(records: Records) -> Iterator[str]:

@@ -39,10 +39,8 @@ def of_trial(
             yield f"the scores of the {split} split are of {label!r}"
     test, valid = record.scores["test"], record.scores["valid"]
     if "step" in test and "step" in valid and test["step"] != valid["step"]:
-        yield (
-            f"results.json is of step {test['step']:g}, the parameters that were kept of"
-            f" {valid['step']:g}"
-        )
+        steps = f"{test['step']:g}, the parameters that were kept of {valid['step']:g}"
+        yield f"results.json is of step {steps}"
     for name in items.rules if items is not None and test else ():
         assert items is not None
         score, recorded = items.score(name), test.get(name, math.nan)
@@ -64,12 +62,8 @@ def of_sweep(records: "Records", reported: "Sequence[Record]") -> Iterator[tuple
     """Yields (trial name, sentence) for each contradiction in the records of the reported trials:
     their own misfits, test scores that `looks.jsonl` lacks, and trials that are copies.
     """
-    looked = {
-        (look["candidate"], seed)
-        for look in records.looks
-        if look["event"] == "test"
-        for seed in look["scored"]
-    }
+    looks = [look for look in records.looks if look["event"] == "test"]
+    looked = {(look["candidate"], seed) for look in looks for seed in look["scored"]}
     noted = bool(records.looks) and records.looks[0]["event"] == "choice"
     for trial in reported:
         name, manifest = trial.seen.trial.name, trial.manifest
@@ -81,7 +75,5 @@ def of_sweep(records: "Records", reported: "Sequence[Record]") -> Iterator[tuple
     for first, second in itertools.combinations(reported, 2):
         same = (first.logged.curve, first.logged.pace) == (second.logged.curve, second.logged.pace)
         if first.logged.curve and same:
-            yield (
-                second.seen.trial.name,
-                f"it is a copy of {first.seen.trial.name}: same losses and times",
-            )
+            copied = f"it is a copy of {first.seen.trial.name}: same losses and times"
+            yield second.seen.trial.name, copied

@@ -1,13 +1,16 @@
-"""Notes to the table of results: how its intervals were computed, the power of the seeds, the
-sources of times and costs.
+"""Notes to the table of results: how its intervals were computed, the power of the seeds, also
+before anything is trained, the sources of times and costs.
 """
 
 from attnlab.experiments.define import is_timed, several
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.derived import side_by_side
 from attnlab.experiments.report.equality import differing
-from attnlab.experiments.report.statistics import CHANCE
+from attnlab.experiments.report.statistics.family import ALPHA
+from attnlab.experiments.report.statistics.looks import spent
+from attnlab.experiments.report.statistics.power import CHANCE, Dunnett
 from attnlab.experiments.report.wide import asked
 
 
@@ -44,10 +47,8 @@ def _time_notes(records: Records, comparison: Comparison) -> list[str]:
         return []
     most = side_by_side(records.trials)
     if most < 2:
-        return [
-            f"Times ({', '.join(timed)}): the trials of this sweep ran one at a time on their"
-            " machine."
-        ]
+        alone = "the trials of this sweep ran one at a time on their machine"
+        return [f"Times ({', '.join(timed)}): {alone}."]
     return [
         f"Times ({', '.join(timed)}) are noisy: up to {most} trials of this sweep were at work side"
         " by side on one machine and slowed one another. To compare times, run the sweep with"
@@ -61,11 +62,8 @@ def _interval_method(comparison: Comparison) -> str:
     """
     if comparison.method == "bootstrap":
         return "each by bootstrap (BCa, 9999 resamples; too narrow for fewer than about ten seeds)."
-    spread = (
-        "one spread, in units of that of drawing the test examples,"
-        if comparison.basis.scale.count
-        else "one variance"
-    )
+    of_examples = "one spread, in units of that of drawing the test examples,"
+    spread = of_examples if comparison.basis.scale.count else "one variance"
     kind = f"with {spread} for all variants, and no block, for too few seeds are shared"
     if comparison.family.model.kind == "blocked":
         kind = f"with {spread} for all variants, and the seed as a block, for they share seeds"
@@ -112,6 +110,26 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
     return [f"{with_these} with probability {CHANCE:g}."] * bool(gaps)
 
 
+def foresight(plan: Plan) -> str:
+    """Returns a sentence on the smallest difference to the baseline that the seeds of a plan can
+    find, in standard deviations of a run (with one seed: that none can be found); "" for a single
+    variant. It assumes one standard deviation for all variants, as in most sweeps, besides what all
+    variants of a seed share.
+    """
+    variants, seeds = len(plan.variants), len(plan.seeds)
+    if variants < 2:
+        return ""
+    alpha = spent(1, plan.looks) if plan.looks > 1 else ALPHA
+    least = Dunnett(1.0, variants - 1.0, variants - 1, alpha).detectable(seeds)
+    if least is None:
+        return "one seed tells nothing of how much runs spread, so no difference can be found"
+    return (
+        f"{seeds} seeds of {variants} variants find a difference to {plan.baseline} of {least:.1f}"
+        f" standard deviations of a run with probability {CHANCE:g}"
+        + (f", at the first of {plan.looks} looks" if plan.looks > 1 else "")
+    )
+
+
 def cost_notes(records: Records) -> list[str]:
     """Returns the notes on costs: how FLOPs, times and memory were measured, and whether budgets
     were matched and by which settings.
@@ -129,19 +147,14 @@ def cost_notes(records: Records) -> list[str]:
             f" {used[-1]:,} updates. Matched is the most that trials may have, not what they used."
         )
     if any(candidate.counted.transcendentals is not None for candidate in plan.candidates):
-        notes.append(
-            "Transcendentals: exponentials, logarithms, tanh, roots and the like of one step, one"
-            " an element; they are no FLOPs."
-        )
+        kinds = "exponentials, logarithms, tanh, roots and the like of one step"
+        notes.append(f"Transcendentals: {kinds}, one an element; they are no FLOPs.")
     if plan.budget is None:
         sizes = [candidate.parameters for candidate in plan.candidates]
         least = min(sizes, default=0)
         wide = max(sizes) / least - 1 if least else 0.0
-        return [
-            *notes,
-            "Budgets were not held equal"
-            + (f": parameters differ by up to {100 * wide:.3g} %." if wide >= 0.0005 else "."),
-        ]
+        differ = f": parameters differ by up to {100 * wide:.3g} %" if wide >= 0.0005 else ""
+        return [*notes, f"Budgets were not held equal{differ}."]
     held = {"parameters": "parameters", "flops": "FLOPs per step"}[plan.budget["match"]]
     knobs = ", ".join(
         dict.fromkeys(candidate.budget["knob"] for candidate in plan.candidates if candidate.budget)

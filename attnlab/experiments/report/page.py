@@ -6,7 +6,7 @@ import dataclasses
 
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.sections import Section
-from attnlab.experiments.report.statistics import REFUTED, SUPPORTED
+from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED
 from attnlab.pages.html import Figure, figure, literal, table, whole
 from attnlab.pages.tables import Table
 
@@ -67,8 +67,6 @@ def _bounded(of: Table) -> Table:
     if len(of.rows) <= MOST:
         return of
     places = sorted(sorted(range(len(of.rows)), key=lambda place: place not in of.weak)[:MOST])
-    note = (
-        f"{MOST} of {len(of.rows)} rows are here, those that are not done before others; report.md"
-        " has all."
-    )
+    order = "those that are not done before others; report.md has all."
+    note = f"{MOST} of {len(of.rows)} rows are here, {order}"
     return dataclasses.replace(of.rows_at(places), notes=(*of.notes, note))

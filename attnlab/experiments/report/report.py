@@ -10,7 +10,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.export import as_csv, as_json
 from attnlab.experiments.report.page import page
-from attnlab.experiments.report.paper import paper
+from attnlab.experiments.report.tables import paper
 from attnlab.experiments.report.wide import as_wide_csv
 from attnlab.pages.formats import latex, literal, markdown
 from attnlab.pages.tables import Table

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.equality import unlike
-from attnlab.experiments.report.statistics import Sampled, compare
+from attnlab.experiments.report.statistics.items import Sampled, compare
 from attnlab.pages.tables import Table, interval, p_value, signed
 from attnlab.records.items import Items, score_of
 
@@ -31,7 +31,7 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
     pairs = {
         row.name: pair
         for row in comparison.rows
-        if row is not base and (pair := _both(row, base, metric)) is not None
+        if row is not base and (pair := _paired_statistics(row, base, metric)) is not None
     }
     # of both, for both kinds of resamples
     scores = sum(4 * len(values) for values, _, _ in pairs.values())
@@ -44,7 +44,7 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
     }
 
 
-def _both(
+def _paired_statistics(
     row: Row, base: Row, metric: str
 ) -> tuple[Sequence[Any], Sequence[Any], Callable[[Any, int], float]] | None:
     """Returns the statistics [seeds][items,statistics] of a row and of the baseline, on the seeds

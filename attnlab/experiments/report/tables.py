@@ -1,5 +1,5 @@
-"""The tables of a report, as text in cells: results, contrasts of the claim, what was tuned, all
-trials.
+"""The tables of a report, as text in cells: results, those of them for a paper, contrasts of the
+claim, what is compared, what was tuned, all trials.
 """
 
 import dataclasses
@@ -7,18 +7,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
-from attnlab.experiments.report.comparison import Basis, Comparison, Row
+from attnlab.experiments.report.comparison import Basis, Comparison, Row, scale, scores, settings
 from attnlab.experiments.report.equality import Differing, differing, other_scale, unlike
 from attnlab.experiments.report.notes import cost_notes, score_notes
-from attnlab.experiments.report.statistics import Difference
+from attnlab.experiments.report.statistics.family import Difference, Family
 from attnlab.experiments.report.verdict import Judged, Verdict, hint
+from attnlab.experiments.run import counts
 from attnlab.pages.tables import (
     NONE,
     Table,
     interval,
+    mean,
     memory,
     milliseconds,
     number,
@@ -65,11 +68,56 @@ def narrow(table: Table, baseline: str) -> list[Table]:
         differences = table.only(("variant", *DIFFERENCES))
         rows = tuple(row for row in differences.rows if row[1] != BASELINE)
         if rows:  # of one variant there are none
-            parts.append(
-                dataclasses.replace(differences, title=f"differences to {baseline}", rows=rows)
-            )
+            title = f"differences to {baseline}"
+            parts.append(dataclasses.replace(differences, title=title, rows=rows))
     costs = [column for column in COSTS if column in table.columns]
     return [*parts, dataclasses.replace(table.only(("variant", *costs)), title="costs")]
+
+
+def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ()) -> Table:
+    """Returns a table for a paper (variant, mean with interval and, on the test split, difference
+    with p), or the given `columns` of the main table, and raises UserError for an unknown column.
+
+    Args:
+      records: of the sweep.
+      comparison: its rows.
+      columns: of the main table, to be taken instead; () for none.
+
+    Raises:
+      UserError: the main table has no such column.
+    """
+    whole = results(records, comparison)
+    if columns:
+        for name in columns:
+            if name not in whole.columns:
+                raise UserError(f"--columns: no column {name!r}; {nearest(name, whole.columns)}")
+        chosen = whole.only(columns)
+        if set(columns) & set(COSTS):
+            return chosen
+        return dataclasses.replace(chosen, notes=score_notes(records, comparison))
+    heads: tuple[str, ...] = ("variant", comparison.basis.metric)
+    if comparison.basis.split == "test":
+        heads = (*heads, f"difference to {records.plan.baseline}")
+    rows = tuple(
+        (row.name, mean(row.summary.mean, row.summary.interval), _difference_with_p(row))[
+            : len(heads)
+        ]
+        for row in comparison.rows
+    )
+    places, notes = frozenset(range(1, len(heads))), score_notes(records, comparison)
+    return dataclasses.replace(whole, columns=heads, rows=rows, numbers=places, notes=notes)
+
+
+def _difference_with_p(row: Row) -> str:
+    """Returns a row's difference to the baseline with its p value as text, such as "-0.500 (p <
+    0.001)"; "-" without a difference.
+    """
+    if row.difference is None:
+        return NONE
+    size, p = signed(row.difference.mean), p_value(row.difference.p)
+    if row.difference.p is None:
+        return size
+    return f"{size} (p {p if p.startswith('<') else f'= {p}'})"
 
 
 def direction(basis: Basis) -> str:
@@ -116,17 +164,17 @@ def _result(
         NONE if counted.transcendentals is None else least + scaled(counted.transcendentals),
     )
     taken = (f"{candidate.parameters:,}", *work, milliseconds(*row.pace), memory(*row.peak))
-    held = budget(candidate) + _but(candidate.variant, baseline, unequal)
+    held = budget(candidate) + _unequal_to_baseline(candidate.variant, baseline, unequal)
     held = NONE if records.plan.budget is None else held
     return (*means, *_difference(row, baseline, gap), *taken, held, "; ".join(remarks))
 
 
-def _but(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
+def _unequal_to_baseline(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
     """Returns the names of the settings `unequal` in which a variant differs from the baseline, as
     ", but not training.steps"; "" without any.
     """
-    settings = ((setting.name, setting.values) for setting in unequal)
-    names = [name for name, texts in settings if texts.get(variant) != texts.get(baseline)]
+    texts = ((setting.name, setting.values) for setting in unequal)
+    names = [name for name, of in texts if of.get(variant) != of.get(baseline)]
     return f", but not {several(names)}" if names else ""
 
 
@@ -194,8 +242,8 @@ def variants(records: Records) -> Table:
     """
     plan = records.plan
     rows = tuple(
-        (variant, _written(settings) or "as the base", _solved(records, variant))
-        for variant, settings in plan.variants.items()
+        (variant, _written(overrides) or "as the base", _solved(records, variant))
+        for variant, overrides in plan.variants.items()
     )
     base = f"All: {plan.config}" + (f" with {_written(plan.base)}." if plan.base else ".")
     columns = ("variant", "its settings", "set by the budget")
@@ -209,11 +257,10 @@ def _differing(records: Records) -> tuple[str, ...]:
     """
     why = {"compared": "Differ as compared", "tuned": "Differ as tuned"}
     why |= {"budget": "Set by the budget", "unequal": "Not held equal"}
-    settings = differing(records)
     return tuple(
         f"{reason}: {'; '.join(sentences)}."
         for kind, reason in why.items()
-        if (sentences := [setting.sentence for setting in settings if setting.kind == kind])
+        if (sentences := [each.sentence for each in differing(records) if each.kind == kind])
     )
 
 
@@ -234,13 +281,81 @@ def _written(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={text(value)}" for key, value in values.items())
 
 
+def tried(records: Records, method: str) -> Table | None:
+    """Returns a table of all tuned settings of each variant with mean and interval on the
+    validation split, the chosen ones marked, or None if nothing was tuned.
+    """
+    plan, metric = records.plan, records.plan.select["metric"]
+    if all(len(plan.of(variant)) < 2 for variant in plan.variants):
+        return None
+    values = {}
+    for candidate in plan.candidates:
+        runs = [run for run in records.of(candidate) if run.seed in records.tuning_seeds]
+        values[candidate.id] = scores(runs, "valid", metric)
+    family = Family(values, plan.select["mode"], scale(records.trials, "valid", metric))
+    rows: list[tuple[str, ...]] = []
+    strong: set[int] = set()
+    for candidate in (candidate for variant in plan.variants for candidate in plan.of(variant)):
+        chosen = records.chosen(candidate)
+        strong |= {len(rows)} if chosen else set()
+        summary = family.mean(candidate.id, method)
+        means = (f"{summary.n}", number(summary.mean), interval(summary.interval))
+        what = (candidate.variant, settings(candidate.tuned))
+        rows.append((*what, *means, "chosen" * chosen))
+    columns = ("variant", "settings", "n", f"{metric}, validation", "95 % interval", "")
+    notes = (_how_many(records), *_lost_settings(records))
+    title, numbers = "Tuning, on the validation split", frozenset((2, 3, 4))
+    return Table(title, columns, tuple(rows), numbers, frozenset(strong), notes=notes)
+
+
+def _how_many(records: Records) -> str:
+    """Returns a note on how many settings were tried for each variant and, for a search, its
+    sampler and pruner and what became of them.
+    """
+    plan = records.plan
+    tried = {len(plan.of(variant)) for variant in plan.variants}
+    number = f"{tried.pop()}" if len(tried) == 1 else "NOT the same number of"
+    note = f"Each variant had {number} settings tried."
+    if plan.search is not None:
+        named = {name: plan.search.get(name) for name in ("sampler", "trials", "pruner")}
+        options = settings({name: value for name, value in named.items() if value})
+        note += (
+            f" They were searched for ({options}) with the first seed; the best of each variant was"
+            " trained with all. Of them, "
+        )
+        note += "; ".join(_searched(records, variant) for variant in plan.variants) + "."
+    return note
+
+
+def _lost_settings(records: Records) -> list[str]:
+    """Returns a note for each variant that was chosen without some of its trials, which had failed
+    or were stopped.
+    """
+    notes = []
+    for variant, entry in records.choice.chosen.items() if records.choice is not None else ():
+        if accepted := entry.get("accepted"):
+            without = ", ".join(f"{name} ({why})" for name, why in accepted.items())
+            trained = f"{entry.get('trained')} of {entry.get('settings')} settings trained"
+            notes.append(f"{variant}: {trained}; chosen without {without}.")
+    return notes
+
+
+def _searched(records: Records, variant: str) -> str:
+    """Returns in words the states and the steps of the trials that a search made for a variant:
+    "additive: 4 done, 12 pruned, 3,400 steps".
+    """
+    of_variant = [run for run in records.trials if run.candidate.variant == variant]
+    statuses = [run.seen for run in of_variant if run.seed == records.plan.seeds[0]]
+    states = [f"{number} {state}" for state, number in counts(statuses).items()]
+    return f"{variant}: {', '.join([*states, f'{sum(seen.step for seen in statuses):,} steps'])}"
+
+
 def trials(records: Records) -> Table:
     """Returns a table with the seed, state, step, attempts, times and message of every trial."""
     needed = records.wanted
     rows = tuple(_trial(record, record in needed) for record in records.trials)
-    weak = frozenset(
-        place for place, record in enumerate(records.trials) if record.seen.state != "done"
-    )
+    states = [record.seen.state for record in records.trials]
+    weak = frozenset(place for place, state in enumerate(states) if state != "done")
     columns = ("trial", "seed", "state", "step", "attempts", "time", "to first step", "message")
     return Table("Trials", columns, rows, frozenset((1, 3, 4, 5, 6)), weak=weak)
 

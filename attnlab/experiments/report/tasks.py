@@ -23,7 +23,8 @@ from attnlab.experiments.report.comparison import Basis
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.export import as_json
 from attnlab.experiments.report.report import write
-from attnlab.experiments.report.statistics import Family, Interval
+from attnlab.experiments.report.statistics.family import Family
+from attnlab.experiments.report.statistics.scale import Interval
 from attnlab.experiments.report.tables import direction
 from attnlab.pages.formats import literal, markdown
 from attnlab.pages.html import literal as escaped

@@ -67,11 +67,8 @@ def _tokens(record: Record) -> float | None:
     """Returns the mean tokens of a training step over the logged steps of a trial, or None if it
     logged none.
     """
-    logged = [
-        line["tokens"]
-        for line in record.logged.curve
-        if line["split"] == "train" and isinstance(line.get("tokens"), int | float)
-    ]
+    train = [line for line in record.logged.curve if line["split"] == "train"]
+    logged = [line["tokens"] for line in train if isinstance(line.get("tokens"), int | float)]
     return statistics.fmean(logged) if logged else None
 
 

@@ -22,11 +22,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.experiments.define import COUNTED
-from attnlab.experiments.report import statistics
+from attnlab.experiments.define import COUNTED, grouped
 from attnlab.experiments.report.comparison import Comparison, Row, measured
 from attnlab.experiments.report.equality import other_scale
-from attnlab.experiments.report.statistics import CHANCE, REFUTED, SUPPORTED, TIE, UNDECIDED
+from attnlab.experiments.report.statistics import family as statistics
+from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED, TIE, UNDECIDED
+from attnlab.experiments.report.statistics.power import CHANCE, Dunnett
 
 _WHY = {
     statistics.ONE_SEED: "one seed has no spread to judge by",
@@ -113,9 +114,8 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
     contrasts = claim["contrasts"]
     judged = tuple(_contrast(comparison, contrast, len(contrasts)) for contrast in contrasts)
     outcome = statistics.conjunction([part.outcome for part in judged])
-    return Verdict(
-        claim["statement"], outcome, judged, min(part.seeds for part in judged), comparison.alpha
-    )
+    seeds = min(part.seeds for part in judged)
+    return Verdict(claim["statement"], outcome, judged, seeds, comparison.alpha)
 
 
 def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: int) -> Judged:
@@ -127,9 +127,8 @@ def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: in
     comparison = measured(comparison, on) if on else comparison
     rows = {variant: comparison.row(variant) for variant in weights}
     tested = comparison.basis.split == "test"
-    text = describe(weights, at_least, comparison.basis.mode if tested else "max") + (
-        f" ({on})" if on else ""
-    )
+    mode = comparison.basis.mode if tested else "max"
+    text = describe(weights, at_least, mode) + (f" ({on})" if on else "")
     numbers = [len(row.values) if row is not None and tested else 0 for row in rows.values()]
     if not all(numbers):
         lost = _lost(rows) and f" ({_lost(rows)})"
@@ -187,12 +186,10 @@ def _power(
         return None
     # That of one run, as if the contrast were a difference of two variants; it is one-sided, which
     # is two-sided at twice the level.
-    terms = (estimate.error * math.sqrt(seeds / 2), estimate.freedom / (seeds - 1), 1)
-    least = statistics.detectable(seeds, *terms, alpha=2 * family.alpha)
-    away = abs(estimate.value - at_least)
-    needed = None
-    if away > family.model.rounding:
-        needed = statistics.seeds_needed(away, *terms, alpha=2 * family.alpha)
+    run = estimate.error * math.sqrt(seeds / 2)
+    test = Dunnett(run, estimate.freedom / (seeds - 1), 1, 2 * family.alpha)
+    least, away = test.detectable(seeds), abs(estimate.value - at_least)
+    needed = test.seeds_needed(away) if away > family.model.rounding else None
     return None if least is None else Power(least, needed)
 
 
@@ -220,9 +217,7 @@ def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -
         order = f"better than {bad}" if at_least >= 0 else f"no worse than {bad}"
         by = f" by {abs(at_least):g}" if at_least else ""
         return f"{good} {order}{by}: {describe(weights, at_least)}"
-    alike: dict[float, list[str]] = {}
-    for variant, weight in weights.items():
-        alike.setdefault(weight, []).append(variant)
+    alike = grouped((weight, variant) for variant, weight in weights.items())
     text = ""
     for weight, variants in sorted(alike.items(), key=lambda pair: pair[0] < 0):
         sign = " - " if weight < 0 else " + "

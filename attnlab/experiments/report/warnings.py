@@ -5,7 +5,7 @@ error rate higher, than it looks.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from attnlab.experiments.define import is_derived, several, text
+from attnlab.experiments.define import grouped, is_derived, several, text
 from attnlab.experiments.report import looks
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Comparison, label
@@ -54,10 +54,8 @@ def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iter
             unsaid = frozenset((row.name, base.name)) in comparison.apart.unsaid
             others.setdefault(why if unsaid else f"{why}, as compared", []).append(row.name)
     for why, names in others.items():
-        yield (
-            f"Not scored on the test examples of {base.name}, so without difference to it:"
-            f" {several(names)} ({why})."
-        )
+        where = f"Not scored on the test examples of {base.name}, so without difference to it"
+        yield f"{where}: {several(names)} ({why})."
 
 
 def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
@@ -86,14 +84,10 @@ def _records(records: Records, comparison: Comparison, _: Environment) -> Iterat
     """Yields a warning for each contradiction in the records of the reported trials, with those
     trials (see `misfits.of_sweep`).
     """
-    trials: dict[str, list[str]] = {}
-    for name, misfit in of_sweep(records, comparison.records):
-        trials.setdefault(misfit, []).append(name)
-    for misfit, names in trials.items():
-        yield (
-            "Records do not fit together, so that no number here can be relied on:"
-            f" {misfit} ({several(names)})."
-        )
+    misfits = of_sweep(records, comparison.records)
+    for misfit, names in grouped((misfit, name) for name, misfit in misfits).items():
+        why = "Records do not fit together, so that no number here can be relied on"
+        yield f"{why}: {misfit} ({several(names)})."
 
 
 def _held_equal(records: Records, *_: Any) -> Iterator[str]:
@@ -148,42 +142,33 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
     test split, or if the user's own code changed during training.
     """
     reported = comparison.records
-    versions: dict[str, list[str]] = {}
-    for record in reported:
-        if record.manifest is not None:
-            versions.setdefault(version(record.manifest.code), []).append(_name(record))
+    versions = grouped(
+        (version(run.manifest.code), _name(run)) for run in reported if run.manifest is not None
+    )
     if len(versions) > 1:
         lines = [
             f"{name} ({several(each) if len(each) < 4 else f'{len(each)} trials'})"
             for name, each in versions.items()
         ]
-        yield (
-            f"The reported trials were trained by {len(versions)} versions of the code:"
-            f" {several(lines)}."
-        )
+        trained = f"The reported trials were trained by {len(versions)} versions of the code"
+        yield f"{trained}: {several(lines)}."
     others = [name for name in looks.versions(records) if name not in versions]
     if others and versions:
-        yield (
-            "The test split was scored by another version of the code than trained:"
-            f" {several(others)}."
-        )
+        scored = "The test split was scored by another version of the code than trained"
+        yield f"{scored}: {several(others)}."
     for record in reported:
         for word in ((record.manifest and record.manifest.own_code) or {}).get("accepted", ()):
             when = f"{several(list(word['changed']))}, after step {word['step'] or 0}"
-            yield (
-                f"The user's own code changed while {_name(record)} was trained ({when}), which was"
-                " accepted."
-            )
+            about = f"was trained ({when}), which was accepted"
+            yield f"The user's own code changed while {_name(record)} {about}."
 
 
 def _tuning(records: Records, *_: Any) -> Iterator[str]:
     """Yields a warning if variants had different numbers of tuned settings tried."""
     tried = {variant: len(records.plan.of(variant)) for variant in records.plan.variants}
     if len({*tried.values()}) > 1:
-        yield (
-            "Not every variant had as many settings tried:"
-            f" {several([f'{variant} {number}' for variant, number in tried.items()])}."
-        )
+        counts = [f"{variant} {number}" for variant, number in tried.items()]
+        yield f"Not every variant had as many settings tried: {several(counts)}."
 
 
 def _edge(records: Records, *_: Any) -> Iterator[str]:
@@ -214,10 +199,8 @@ def _seeds(records: Records, *_: Any) -> Iterator[str]:
     first, *fresh = map(str, plan.seeds)
     if plan.search is None:
         seeds = f"Seeds {', '.join((first, *fresh))}" if fresh else f"Seed {first}"
-        yield (
-            f"{seeds} chose the settings, on validation, and {'are' if fresh else 'is'} reported"
-            " too: no seed is fresh."
-        )
+        reported = "are reported" if fresh else "is reported"
+        yield f"{seeds} chose the settings, on validation, and {reported} too: no seed is fresh."
     else:
         others = f"; seeds {', '.join(fresh)} are fresh." if fresh else ": no seed is fresh."
         others = f"; seed {fresh[0]} is fresh." if len(fresh) == 1 else others
@@ -238,16 +221,11 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
     looping = [candidate for candidate in candidates if candidate.counted.loops]
     if low := list(dict.fromkeys(candidate.variant for candidate in looping)):
         most = max(candidate.counted.loops for candidate in looping)
-        yield (
-            f"FLOPs of {several(low)} are too low: loops of unknown length ({most}) were counted"
-            " once."
-        )
-    idle: dict[tuple[str, ...], list[str]] = {}
-    for candidate in candidates:
-        paths = candidate.counted.idle
-        if paths and candidate.variant not in idle.setdefault(paths, []):
-            idle[paths].append(candidate.variant)
-    lines = [f"{several(paths)} ({several(variants)})" for paths, variants in idle.items()]
+        why = f"loops of unknown length ({most}) were counted once"
+        yield f"FLOPs of {several(low)} are too low: {why}."
+    idle = dict.fromkeys((each.counted.idle, each.variant) for each in candidates)
+    groups = grouped((paths, variant) for paths, variant in idle if paths)
+    lines = [f"{several(paths)} ({several(variants)})" for paths, variants in groups.items()]
     if lines:
         yield f"Parameters that get no gradient, and are counted all the same: {'; '.join(lines)}."
 
@@ -265,10 +243,8 @@ def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator
         if look.get("cores", planned) != planned:
             other.append(f"{look['candidate']} on the test split ({look['cores']})")
     if planned is not None and other:
-        yield (
-            f"Not on the {planned} core{'s' * (planned > 1)} of the plan, which was accepted:"
-            f" {several(other)}."
-        )
+        cores = f"{planned} core{'s' * (planned > 1)}"
+        yield f"Not on the {cores} of the plan, which was accepted: {several(other)}."
 
 
 def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:

@@ -2,7 +2,6 @@
 and for `status` the validation scores while it runs.
 """
 
-import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, validations
 from attnlab.progress import clock, live_console
 from attnlab.records.locks import holder
+from attnlab.records.measures import is_finite
 
 if TYPE_CHECKING:
     import rich.console
@@ -92,10 +92,8 @@ class Board:
         elif job.kind == "final":
             self.note(f"{job.name}: evaluated")
         else:
-            self.note(
-                f"{_end_line(self._seen[job.trials[0].name])}"
-                f" ({summary(self._seen.values(), self._slots)})"
-            )
+            rest = summary(self._seen.values(), self._slots)
+            self.note(f"{_end_line(self._seen[job.trials[0].name])} ({rest})")
 
     def note(self, text: str) -> None:
         """Prints one line: above the live table on a terminal, else on the stream."""
@@ -173,10 +171,9 @@ def troubles(seen: Iterable[Seen]) -> list[str]:
                 f"{status.trial.name} {status.word} at step {status.step}: {status.message}"
             )
         elif status.stalled(now := time.time()):
-            lines.append(
-                f"{status.trial.name} stalled: no word for {clock(status.age(now) or 0)}; 'stop' or"
-                " --trial-timeout ends it"
-            )
+            silent = clock(status.age(now) or 0)
+            advice = "'stop' or --trial-timeout ends it"
+            lines.append(f"{status.trial.name} stalled: no word for {silent}; {advice}")
     return lines
 
 
@@ -273,12 +270,9 @@ def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, flo
     """Returns the (step, value) pairs of a metric at a trial's evaluations on validation, without
     values that are not finite numbers.
     """
-    points = [(record["step"], record.get(metric)) for record in validations(trial, directory)]
-    return [
-        (step, float(value))
-        for step, value in points
-        if isinstance(value, (int, float)) and math.isfinite(value)
-    ]
+    records = validations(trial, directory)
+    values: dict[int, Any] = {record["step"]: record.get(metric) for record in records}
+    return [(step, float(value)) for step, value in values.items() if is_finite(value)]
 
 
 def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> "rich.console.Group":

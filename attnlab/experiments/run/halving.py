@@ -37,9 +37,8 @@ class Course:
         """Returns the best (least) finite score in the first `evaluations` evaluations; infinity if
         there is none.
         """
-        return min(
-            (score for score in self.scores[:evaluations] if math.isfinite(score)), default=math.inf
-        )
+        finite = filter(math.isfinite, self.scores[:evaluations])
+        return min(finite, default=math.inf)
 
 
 @dataclasses.dataclass(frozen=True)

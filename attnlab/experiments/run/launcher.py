@@ -176,31 +176,22 @@ def course(directory: Path) -> list[Seen]:
     return [look(trial, directory) for trial in trials]
 
 
-def _patient(directory: Path) -> RunLock:
-    """Takes and returns the lock of a folder; raises `Held` if another process holds it, after a
-    short wait if that is a worker that only tests whether locks hold between machines.
+def lock(directory: Path) -> RunLock:
+    """Returns the launcher's lock of a sweep's folder, taken; raises `UserError` if another process
+    holds it, after a short wait if that is a worker that only tests whether locks hold between
+    machines.
+
+    Raises:
+      UserError: another launcher is at work there.
     """
     until = time.monotonic() + locks.ANSWER + 2.0
     while True:
         try:
             return RunLock(directory)
-        except Held:
+        except Held as error:
             if not locks.is_proving(directory) or time.monotonic() >= until:
-                raise
+                raise UserError(
+                    f"--dir={directory}: another launcher is at work there ({error.holder});"
+                    f" 'status {directory}' shows how far it is"
+                ) from None
         time.sleep(0.1)
-
-
-def lock(directory: Path) -> RunLock:
-    """Returns the launcher's lock of a sweep's folder, taken; raises `UserError` if another
-    launcher holds it.
-
-    Raises:
-      UserError: another launcher is at work there.
-    """
-    try:
-        return _patient(directory)
-    except Held as error:
-        raise UserError(
-            f"--dir={directory}: another launcher is at work there ({error.holder}); 'status"
-            f" {directory}' shows how far it is"
-        ) from None

@@ -22,7 +22,6 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.run import memory
 from attnlab.experiments.run.jobs import WHOLE, Job, Part
 from attnlab.experiments.run.slots import Slot
 from attnlab.training import programs
@@ -51,6 +50,13 @@ whose processes would be lost with it.
 """
 _STARTS, _BETWEEN = 5, 0.2
 """Attempts to start a process if the server dies at that moment, and the seconds between two."""
+
+OOM_COUNTERS = (
+    Path("/sys/fs/cgroup/memory.events"),  # of this container, cgroup v2
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),  # v1
+    Path("/proc/vmstat"),  # of the whole machine
+)
+"""Where Linux counts how often it has killed a process for lack of memory."""
 
 Perform = Callable[[Path, Job, Slot], int]
 
@@ -138,7 +144,7 @@ class Live:
         self._options, self._leaving, self._killed = options, Leaving(options), False
         self._under_way = multiprocessing.get_context("forkserver").RawValue("i", 0)
         self._code: int | None = None
-        self._kills, self._began = memory.kills(), time.monotonic()
+        self._kills, self._began = oom_kills(), time.monotonic()
         given = (work, directory, job, slot)
         self._process = start(
             _enter_and_work, *given, name=job.name, grace=options.grace, under_way=self._under_way
@@ -173,7 +179,7 @@ class Live:
         lack of memory: by a SIGKILL that we did not cause, while the kernel's count of such kills
         grew or is unknown.
         """
-        after = memory.kills()
+        after = oom_kills()
         grown = after is None or self._kills is None or after > self._kills
         return code == -signal.SIGKILL and not self.asked and grown
 
@@ -230,6 +236,19 @@ def died(code: int) -> str:
     if code == ORPHANED:
         return "ended, and nobody knows how: its server was gone"
     return f"ended without a word (exit code {code})"
+
+
+def oom_kills() -> int | None:
+    """Returns the sum of all 'oom_kill' counters of the kernel that can be read, of this container
+    and of the machine, or None if none can be read; it grows with every kill for lack of memory,
+    maybe by more than one.
+    """
+    counts = []
+    for path in OOM_COUNTERS:
+        with contextlib.suppress(OSError, ValueError):
+            lines = path.read_text().splitlines()
+            counts += [int(line.split()[1]) for line in lines if line.startswith("oom_kill ")]
+    return sum(counts) if counts else None
 
 
 def _handle(pid: int) -> int | None:

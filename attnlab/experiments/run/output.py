@@ -44,11 +44,8 @@ def shortened(text: str, workdir: Path) -> str:
       text: of the error, with its class.
       workdir: of the trial, whose log has all of it.
     """
-    lines = [
-        " ".join(line.split())
-        for line in text.splitlines()
-        if line.strip() and not line.strip().startswith(_NOISE)
-    ]
+    filled = [line for line in map(str.strip, text.splitlines()) if line]
+    lines = [" ".join(line.split()) for line in filled if not line.startswith(_NOISE)]
     whole = " ".join(lines).removesuffix(":")
     if len(whole) <= LONGEST:
         return whole

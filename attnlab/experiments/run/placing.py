@@ -6,10 +6,12 @@ of trials.
 import abc
 import time
 from pathlib import Path
+from typing import Any
 
 from attnlab.experiments.run import unchanged
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Job
+from attnlab.experiments.run.live import DEFAULTS, WorkOptions
 from attnlab.experiments.run.stop import Stop
 
 POLL = 3.0  # seconds between two looks at the folder and at the workers
@@ -21,9 +23,10 @@ class Placed(abc.ABC):
 
     Args:
       directory: the sweep's folder, which must have the same path everywhere.
-      most: workers at a time.
+      request: the resources; `workers` of it is how many there are at a time.
       board: receives the events.
       stop: a remembered signal ends following.
+      options: of the workers.
 
     Attributes:
       logs: where the output of the workers is, for a person.
@@ -31,9 +34,24 @@ class Placed(abc.ABC):
 
     logs: str
 
-    def __init__(self, directory: Path, most: int, board: Board, stop: Stop) -> None:
-        self._directory, self._most = directory.resolve(), most
+    def __init__(
+        self,
+        directory: Path,
+        request: Any,
+        board: Board,
+        stop: Stop,
+        options: WorkOptions = DEFAULTS,
+    ) -> None:
+        """Stores the sweep's folder, the request, board, stop and workers' options, and prepares
+        what places the workers.
+        """
+        self._directory, self._request, self._options = directory.resolve(), request, options
         self._board, self._stop = board, stop
+        self.prepare()
+
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Prepares what submits workers; called once, by the constructor."""
 
     @abc.abstractmethod
     def workers(self) -> int:
@@ -78,7 +96,7 @@ class Placed(abc.ABC):
                     self._board.ended(job)
             if not left:
                 return []
-            most = min(self._most, len(left))
+            most = min(self._request.workers, len(left))
             missing = most - self.workers()
             if submissions == 0 or missing == most:
                 if submissions == SUBMISSIONS:

@@ -23,10 +23,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import UserError, one_line
+from attnlab.errors import UserError, one_line, optional_package
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Executor
-from attnlab.experiments.run.live import DEFAULTS, WorkOptions, died
+from attnlab.experiments.run.live import WorkOptions, died
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
 from attnlab.experiments.run.stop import FirstStop, Stop
@@ -133,21 +133,11 @@ class Cluster(Placed):
 
     logs = "the logs of Ray"
 
-    def __init__(
-        self,
-        directory: Path,
-        request: Request,
-        board: Board,
-        stop: Stop,
-        options: WorkOptions = DEFAULTS,
-    ) -> None:
-        """Stores the sweep's folder, the request, board, stop and workers' options, with no task
-        yet, and has Ray send this module's functions by value.
-        """
-        super().__init__(directory, request.workers, board, stop)
-        self._ray, self._request, self._options = _ray(), request, options
+    def prepare(self) -> None:
+        """Begins without tasks, and has Ray send this module's functions by value."""
+        self._ray = _ray()
         self._tasks: dict[Any, int] = {}
-        self._patience = options.grace + SETTLE
+        self._patience = self._options.grace + SETTLE
         self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
     def run(self, due: Due) -> list[str]:
@@ -194,7 +184,8 @@ class Cluster(Placed):
             scheduling_strategy="SPREAD",
         )(run_worker)
         environment = worker_environment()
-        free = [number for number in range(self._most) if number not in self._tasks.values()]
+        numbers = range(self._request.workers)
+        free = [number for number in numbers if number not in self._tasks.values()]
         for number in free[:count]:
             given = (self._directory, self._options, number, self._request.cores)
             where = (os.getcwd(), environment, self._patience)
@@ -295,8 +286,4 @@ def serve() -> None:
 
 def _ray() -> Any:
     """Imports and returns the package of Ray; raises `UserError` if it is not installed."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError("--executor=ray needs Ray: pip install 'attnlab[ray]'") from error
-    return ray
+    return optional_package("ray", "--executor=ray needs Ray", "ray")

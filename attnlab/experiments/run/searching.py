@@ -41,13 +41,13 @@ def advance(directory: Path) -> bool:
         names = {variant: plan.study(variant) for variant in plan.variants}
         studies = {key: Study(directory, search, name, mode) for key, name in names.items()}
         for variant, study in studies.items():
-            _halve(plan, directory, variant, study, search)
-            _tell(plan, directory, variant, study)
-            _ask(study, search)
+            _prune(plan, directory, variant, study, search)
+            _report_results(plan, directory, variant, study)
+            _draw_trials(study, search)
         asked = [(variant, point) for variant, study in studies.items() for point in study.trials()]
         # settled ones too: the plan may have lost them
         grow(directory, [(variant, point.tuned) for variant, point in asked])
-        plan = _pace(directory, studies, search)
+        plan = _write_waiting_steps(directory, studies, search)
         open_ = any(not point.settled for _, point in asked)
         trials = wanted(plan, Choice.read(directory))
         firsts = [trial for trial in trials if trial.seed == plan.seeds[0]]
@@ -57,7 +57,7 @@ def advance(directory: Path) -> bool:
         return False
 
 
-def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
+def _report_results(plan: Plan, directory: Path, variant: str, study: Study) -> None:
     """Reports to the study each of its trials that has settled: its validation score, None if it
     has none, or the scores so far of a pruned one.
     """
@@ -73,7 +73,7 @@ def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
             study.tell(point.number, score)
 
 
-def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Search) -> None:
+def _prune(plan: Plan, directory: Path, variant: str, study: Study, search: Search) -> None:
     """Stops the trials of a variant that the rulings prune, with the reason in their records."""
     for candidate, rule in _rulings(plan, directory, variant, study, search):
         if candidate.id in rule.pruned:
@@ -81,7 +81,7 @@ def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Sear
             attempts.stop(workdir, rule.pruned[candidate.id])
 
 
-def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan:
+def _write_waiting_steps(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan:
     """Writes into the plan up to which step each trial of the search trains before it waits for its
     round; returns the new plan.
     """
@@ -132,7 +132,7 @@ def _scores(trial: Trial, directory: Path, plan: Plan) -> list[float]:
     return [float(record[plan.select["metric"]]) for record in state.validations(trial, directory)]
 
 
-def _ask(study: Study, search: Search) -> None:
+def _draw_trials(study: Study, search: Search) -> None:
     """Has the study draw the trials that the current round still lacks, or those of the next round
     once all results of this one are reported; draws none while results are missing.
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, optional_package
 from attnlab.experiments.run import placing
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Executor
@@ -166,25 +166,17 @@ class Cluster(Placed):
       options: of the workers.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        request: Request,
-        board: Board,
-        stop: Stop,
-        options: WorkOptions = DEFAULTS,
-    ) -> None:
-        """Stores the sweep's folder, the request, board and stop, and prepares submitit's executor;
-        the `grace` of the workers' options becomes at most the request's `warning`.
+    def prepare(self) -> None:
+        """Prepares submitit's executor; the `grace` of the workers' options becomes at most the
+        request's `warning`.
         """
-        super().__init__(directory, request.workers, board, stop)
-        options = dataclasses.replace(options, grace=min(options.grace, request.warning))
-        self._request, self._job = request, ArrayJob(self._directory, options)
+        grace = min(self._options.grace, self._request.warning)
+        self._job = ArrayJob(self._directory, dataclasses.replace(self._options, grace=grace))
         self._submitit, self.logs = _submitit(), str(self._directory / "slurm")
         self._executor = self._submitit.AutoExecutor(
             self.logs, cluster="slurm", slurm_max_num_timeout=REQUEUES
         )
-        self._executor.update_parameters(name=self.name, **request.settings())
+        self._executor.update_parameters(name=self.name, **self._request.settings())
 
     @property
     def name(self) -> str:
@@ -223,9 +215,8 @@ class Cluster(Placed):
 
     def leave(self) -> None:
         """Prints that the workers go on without this launcher, and how to stop them."""
-        self._board.note(
-            f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
-        )
+        advice = f"'scancel --name={self.name}' stops them"
+        self._board.note(f"the workers go on without this launcher; {advice}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,8 +292,4 @@ def preempted() -> bool:
 
 def _submitit() -> Any:
     """Imports and returns the package submitit; raises `UserError` if it is not installed."""
-    try:
-        import submitit
-    except ImportError as error:
-        raise UserError("--executor=slurm needs submitit: pip install 'attnlab[slurm]'") from error
-    return submitit
+    return optional_package("submitit", "--executor=slurm needs submitit", "slurm")

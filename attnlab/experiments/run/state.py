@@ -104,11 +104,8 @@ def is_left(trial: Trial, directory: Path) -> bool:
 
 def validations(trial: Trial, directory: Path) -> list[dict[str, Any]]:
     """Returns the metric records of a trial's evaluations on the validation split, in order."""
-    return [
-        record
-        for record in read_records(trial.workdir(directory) / "metrics.jsonl", Measured)
-        if record["split"] == "valid"
-    ]
+    records = read_records(trial.workdir(directory) / "metrics.jsonl", Measured)
+    return [record for record in records if record["split"] == "valid"]
 
 
 def look(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, optional_package
 from attnlab.experiments.define import Range, Search
 from attnlab.records.locks import exclusive
 
@@ -100,11 +100,9 @@ class Study:
         """
         optuna = _optuna()
         with exclusive(self._asking):
-            trial = optuna.trial.create_trial(
-                state=optuna.trial.TrialState.RUNNING,
-                params=self._draw(),
-                distributions=self._space(),
-            )
+            running = optuna.trial.TrialState.RUNNING
+            given = {"params": self._draw(), "distributions": self._space()}
+            trial = optuna.trial.create_trial(state=running, **given)
             self._study.add_trial(trial)  # one record: after a kill all of it is there, or nothing
             return self.trials()[-1]
 
@@ -136,9 +134,8 @@ class Study:
         option: a function of the search's seed and of the trials before.
         """
         history = self._study.get_trials(deepcopy=False)
-        draft = _optuna().create_study(
-            direction=self._direction, sampler=_sampler(self._search, len(history))
-        )
+        sampler = _sampler(self._search, len(history))
+        draft = _optuna().create_study(direction=self._direction, sampler=sampler)
         draft.add_trials(history)
         params = draft.ask(self._space()).params
         return {key: _rounded(params[key], values) for key, values in self._search.space.items()}
@@ -161,10 +158,7 @@ def _optuna() -> Any:
     """Imports and returns the package optuna, set to print warnings only; raises `UserError` if it
     is not installed.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise UserError("a search needs optuna: pip install 'attnlab[search]'") from error
+    optuna = optional_package("optuna", "a search needs optuna", "search")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -84,11 +84,11 @@ def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) 
     """
     if options.cluster is not None:
         return options.cluster.executor(directory, board, stop, options.work)
-    together = _together(directory, options)
+    together = trains_together(directory, options)
     return Worker(directory, options.slots, board, stop, options.work, together)
 
 
-def _together(directory: Path, options: SweepOptions) -> bool:
+def trains_together(directory: Path, options: SweepOptions) -> bool:
     """Returns whether several trials may train as one program: with `stack` "on", or "auto" and
     GPUs, but never in a search that prunes.
     """
@@ -125,10 +125,8 @@ def outlook(plan: Plan, directory: Path) -> str:
     if settled:
         text += f"; {settled} of them have settled before"
     if left := len(plan.trials()) - len(trials):
-        text += (
-            f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that"
-            " were not chosen are left out"
-        )
+        text += f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that"
+        text += " were not chosen are left out"
     return text
 
 

@@ -152,13 +152,13 @@ def fit(
                 unchanged.check_data(trial, directory, run.task.data.fingerprints)
             until = trials[0].candidate.until if len(trials) == 1 else None
             session = Session(progress, interrupt, began, until, tuple(attempts))
-            outcomes = _together(runs, session) if trials[1:] else [runs[0].fit(session)]
+            outcomes = _train_as_one_program(runs, session) if runs[1:] else [runs[0].fit(session)]
     stopped = any(outcome.state == "interrupted" for outcome in outcomes)
     code = 128 + interrupt.signal if stopped and interrupt.signal is not None else 0
     return runs, outcomes, code
 
 
-def _together(runs: "Sequence[Run]", session: Session) -> list[Outcome]:
+def _train_as_one_program(runs: "Sequence[Run]", session: Session) -> list[Outcome]:
     """Writes or checks the manifest of each run, prints the notes of the first, trains the runs as
     one program and returns the `Outcome` of each.
     """

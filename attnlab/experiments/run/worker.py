@@ -105,16 +105,16 @@ class Worker:
         """
         self._asks = 0.0
         try:
-            while self._stop.signal is None and (self._fill(due) or self._live):
+            while self._stop.signal is None and (self._start_jobs(due) or self._live):
                 self._wait()
-                self._look()
+                self._ask_unwanted_to_leave()
         finally:
             self._finish()
         if self._refusal:
             raise self._refusal
         return list(self.failures.values())
 
-    def _fill(self, due: Due) -> bool:
+    def _start_jobs(self, due: Due) -> bool:
         """Starts waiting jobs while a slot is free (those that need all the memory last, alone) and
         returns whether a job is left that has not begun.
         """
@@ -125,13 +125,13 @@ class Worker:
             and not any(live.alone for live in self._live)
         ):
             if not self._waiting:
-                self._ask(due)
+                self._list_jobs(due)
             if not self._waiting or (self._live and self._is_hungry(self._waiting[0])):
                 break
             self._start(self._waiting.popleft())
         return self._refusal is None and bool(self._waiting or self._held)
 
-    def _ask(self, due: Due) -> None:
+    def _list_jobs(self, due: Due) -> None:
         """Adds the jobs that `due` lists to the queue, at most once every `ASK` seconds; leaves out
         those that run here or have failed, and with `stack` groups trials that fit one program.
         """
@@ -144,16 +144,11 @@ class Worker:
         except (UserError, OSError) as error:  # of a record of another trial, perhaps
             if not self._live:
                 raise
-            if (words := str(error)) not in self._announced:
-                self._announced.add(words)
-                self._board.note(f"{words}; what runs goes on, nothing more is begun")
+            self._note_once(str(error), "; what runs goes on, nothing more is begun")
             self._asks = time.monotonic() + ASK
             return
-        jobs = [
-            job
-            for job in listed
-            if job.name not in self.failures and job.trials[0].name not in live
-        ]
+        not_failed = (job for job in listed if job.name not in self.failures)
+        jobs = [job for job in not_failed if job.trials[0].name not in live]
         for job in self._held:
             if not job.left(self._directory):  # another process has done it
                 self._board.ended(job)
@@ -164,6 +159,12 @@ class Worker:
         self._waiting.extend(sorted(jobs, key=self._is_hungry))
         now = time.monotonic()
         self._asks = now + max(ASK, SHARE * (now - began))
+
+    def _note_once(self, what: str, rest: str) -> None:
+        """Prints `what` and `rest` as one line, unless a line on `what` was printed before."""
+        if what not in self._announced:
+            self._announced.add(what)
+            self._board.note(f"{what}{rest}")
 
     def _is_hungry(self, job: Job) -> bool:
         return job.name in self._hungry
@@ -176,10 +177,8 @@ class Worker:
         if not left:
             return self._board.ended(job)
         if held := job.held(self._directory):
-            if job.name not in self._announced:
-                who = holder(held[0].workdir(self._directory))
-                self._board.note(f"{job.name}: another worker has it ({who}); waiting for it")
-                self._announced.add(job.name)
+            who = holder(held[0].workdir(self._directory))
+            self._note_once(job.name, f": another worker has it ({who}); waiting for it")
             return self._held.append(job)
         slot = self._free.pop(0)
         records = (attempts.read(trial.workdir(self._directory)) for trial in left)
@@ -208,7 +207,7 @@ class Worker:
                 self._ended(live, code)
         self._board.tick()
 
-    def _look(self) -> None:
+    def _ask_unwanted_to_leave(self) -> None:
         """Asks the processes to leave whose trial a user has stopped, or that have taken longer
         than the limit; at most once every `LOOK` seconds.
         """
@@ -246,19 +245,17 @@ class Worker:
             self._asks = time.monotonic() + ASK
             self._held.append(job)
         elif code in (CHANGED, UNLOCKED):
-            self._refuse([trial.workdir(self._directory) for trial in left], code)
+            self._store_refusal([trial.workdir(self._directory) for trial in left], code)
             self._board.note(f"{job.name}: {self._refusal}; nothing more is begun")
         elif job.kind == "final" and code in (1, 2):
             self._fail(job, "")
         elif job.together and (code in (1, 2) or deaths[job.name] == FURTHER):
-            self._part(job)
+            self._split(job)
         elif live.asked or (job.kind == "train" and asked_to_save):  # requested, not a crash
-            self._board.note(
-                f"{job.name}: was asked to leave and has {'left' if code < 0 else 'saved'}; going"
-                " on with it"
-            )
+            word = "left" if code < 0 else "saved"
+            self._board.note(f"{job.name}: was asked to leave and has {word}; going on with it")
         elif live.out_of_memory(code):
-            self._spare(live, died(code))
+            self._retry_alone(live, died(code))
         elif deaths[job.name] < FURTHER:
             deaths[job.name] += 1
             self._board.note(f"{job.name}: its process {died(code)}; trying again")
@@ -266,7 +263,7 @@ class Worker:
         else:
             self._fail(job, f"its process {died(code)}, {FURTHER + 1} times")
 
-    def _refuse(self, folders: Sequence[Path], code: int) -> None:
+    def _store_refusal(self, folders: Sequence[Path], code: int) -> None:
         """Stores the error after which no job begins: code or data has changed (`CHANGED`), or a
         lock does not hold between machines (`UNLOCKED`), as a process at trials in `folders` has
         found.
@@ -277,21 +274,21 @@ class Worker:
         else:
             self._refusal = Unlocked(next(filter(is_elsewhere, folders), folders[0]))
 
-    def _part(self, job: Job) -> None:
+    def _split(self, job: Job) -> None:
         """Splits a job that could not train its trials together into a queued job for each."""
         self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
         jobs = [Job("train", (trial,)) for trial in job.left(self._directory)]
         self._apart.update(single.name for single in jobs)
         self._waiting.extendleft(reversed(jobs))
 
-    def _spare(self, live: Live, ending: str) -> None:
+    def _retry_alone(self, live: Live, ending: str) -> None:
         """Handles a job whose process may have been killed for lack of memory (`ending`: words on
         its end): runs its trials one at a time, or the one trial once more with nothing beside it;
         after that it has failed.
         """
         words = f"its process {ending}, perhaps for lack of memory"
         if live.job.together:
-            self._part(live.job)  # each alone takes less
+            self._split(live.job)  # each alone takes less
         elif live.alone:
             self._fail(live.job, f"{words}, also with no other trial beside it")
         else:

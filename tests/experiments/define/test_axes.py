@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from typing import Any
 
 import pytest
@@ -25,10 +26,8 @@ def test_grid_is_every_combination_the_last_setting_fastest() -> None:
 
 def test_zipped_goes_in_step() -> None:
     points = zipped({"system.encoder": (32, 64), "system.decoder": [48, 96]})
-    assert [point.overrides for point in points] == [
-        {"system.encoder": 32, "system.decoder": 48},
-        {"system.encoder": 64, "system.decoder": 96},
-    ]
+    first, second = ({"system.encoder": size, "system.decoder": size * 3 // 2} for size in (32, 64))
+    assert [point.overrides for point in points] == [first, second]
     assert points[0].name == "encoder=32, decoder=48"
 
 
@@ -95,9 +94,7 @@ GRIDS: dict[str, Any] = {
     "grid: 'system.score' has no values": {"system.score": ()},
     "'system.score' has a value twice: 'dot', 'dot'": {"system.score": ("dot", "dot")},
     "'schedule.peak' is nan; a finite number is needed": {"schedule.peak": (float("nan"),)},
-    "'schedule.peak' is {1}, a set; use numbers, strings, True/False, None or tuples": {
-        "schedule.peak": ({1},)
-    },
+    "'schedule.peak' is {1}, a set; use numbers, strings": {"schedule.peak": ({1},)},
     "leave out 'config.', write 'schedule.peak'": {"config.schedule.peak": (1,)},
     "'schedule.peak=1' is not the dotted name of a setting": {"schedule.peak=1": (1,)},
 }
@@ -107,21 +104,14 @@ GRIDS: dict[str, Any] = {
     ("make", "words"),
     [
         *((functools.partial(grid, settings), words) for words, settings in GRIDS.items()),
-        (
-            lambda: zipped({"a": (1, 2), "b": (1,)}),
-            "zipped: settings of different lengths: 'a' has 2, 'b' has 1",
-        ),
+        (lambda: zipped({"a": (1, 2), "b": (1,)}), "of different lengths: 'a' has 2, 'b' has 1"),
         (lambda: rows({}), "rows: expected {label: {key: value}} with at least one row"),
         (lambda: rows({"a": 3}), "rows: 'a': expected {key: value}, got 3"),  # type: ignore[dict-item]
         (lambda: rows({"a\nb": {}}), "rows: 'a\\nb' is no label; use a short text on one line"),
         (lambda: cross(grid({"a": (1,)}), grid({"a": (2,)})), "cross: 'a' is set by two axes"),
-        (
-            lambda: cross(grid({"a": (1,)}), ()),
-            "cross: axis 2 is no axis; make it with grid, zipped or rows",
-        ),
+        (lambda: cross(grid({"a": (1,)}), ()), "cross: axis 2 is no axis; make it with grid"),
     ],
 )
 def test_refused(make: Any, words: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=re.escape(words)):
         make()
-    assert words in str(caught.value)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from attnlab.experiments import Claim, Contrast, Experiment, better
+from attnlab.experiments import Claim, Contrast, better
 from attnlab.experiments.define.experiment import Mode
-from tests.experiments.plans import EXPERIMENT, defined
+from tests.experiments.plans import defined
 
 
 @pytest.mark.parametrize(("mode", "sign"), [("max", 1.0), ("min", -1.0)])
@@ -21,11 +21,3 @@ def test_better_goes_the_way_of_the_measure(mode: Mode, sign: float) -> None:
     # of which less is better, whatever the measure
     faster = better("a", "b", by=2.0, on="step_seconds").literal(mode)
     assert faster == Contrast({"a": -1.0, "b": 1.0}, 2.0, on="step_seconds")
-
-
-def test_what_an_experiment_leaves_out() -> None:
-    assert EXPERIMENT.tune == () and EXPERIMENT.baseline == "" and EXPERIMENT.budget is None
-    assert EXPERIMENT.search is None
-    assert EXPERIMENT.select == EXPERIMENT.measure == ("loss", "min")
-    plain = Experiment("Which?", "configs/translation.py", EXPERIMENT.compare)
-    assert plain.seeds == (0, 1, 2, 3, 4)

@@ -1,6 +1,7 @@
 """Experiment files: found, run, checked; every mistake is one line that names the file."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,8 @@ SEARCH = Search({"schedule.peak": uniform(1e-3, 1e-2)})
 @pytest.mark.quick
 def test_a_file_gives_an_experiment_without_jax(tmp_path: Path) -> None:
     file = experiment_file(tmp_path / "which.py", COMPARE, "seeds=(3, 4)")
-    code = (
-        "import sys; from attnlab.experiments.define.loading import load_experiment as load;"
-        f" print(load({file!r}).seeds)"
-    )
+    code = "import sys; from attnlab.experiments.define.loading import load_experiment as load;"
+    code += f" print(load({file!r}).seeds)"
     code += "; print([name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
     done = real.python("-c", code)
     assert (done.returncode, done.stdout) == (0, "(3, 4)\n[]\n"), done.stderr
@@ -39,19 +38,10 @@ def test_the_argument_reaches_the_file(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("x = 1\n", "no function get_experiment(argument) in this file"),
-        (
-            "def get_experiment(argument):\n    return 3\n",
-            "get_experiment returned int, expected attnlab.experiments.Experiment",
-        ),
+        ("def get_experiment(argument):\n    return 3\n", "get_experiment returned int, expected"),
         ("def get_experiment(argument):\n    return 1 / 0\n", "which.py:2: ZeroDivisionError"),
         ("def get_experiment(argument)\n", "which.py:1: SyntaxError"),
-        (
-            (
-                "from attnlab.experiments import grid\n\ndef get_experiment(argument):\n    return"
-                " grid({})\n"
-            ),
-            "which.py: grid: expected",
-        ),
+        ("from attnlab.experiments import grid as get_experiment\n", "which.py: grid: expected"),
     ],
 )
 def test_a_file_that_is_none(text: str, words: str, tmp_path: Path) -> None:
@@ -86,9 +76,7 @@ CONTRASTS: dict[str, Any] = {
     "the weights {'additive': 1.0} add up to 1; they must add up to 0": Contrast({"additive": 1.0}),
     "and not all be 0": Contrast({"additive": 0.0}),
     "has something in it that is no finite number": better("additive", "general", by=float("nan")),
-    "is on 'step_second'; did you mean 'step_seconds' or 'seconds'?": better(
-        "additive", "general", on="step_second"
-    ),
+    "did you mean 'step_seconds' or 'seconds'?": better("additive", "general", on="step_second"),
 }
 
 
@@ -100,32 +88,20 @@ CONTRASTS: dict[str, Any] = {
         ("looks", True, "looks is True; a whole number from 1 to 20 is needed"),
         ("compare", (), "compare is empty"),
         ("compare", {"a": {}}, "compare is {'a': {}}; make it with grid, zipped, rows or cross"),
-        (
-            "compare",
-            rows({"a": {}}) + rows({"a": {"x": 1}}),
-            "compare has two points called 'a'; name them with rows",
-        ),
+        ("compare", rows({"a": {}}) + rows({"a": {"x": 1}}), "compare has two points called 'a'"),
         ("compare", rows({"a": {}, "b": {}}), "compare: 'a' and 'b' are the same settings"),
         ("tune", grid({SCORE: ("dot",)}), f"'{SCORE}' is both compared and tuned"),
         ("search", Search({SCORE: uniform(0, 1)}), f"'{SCORE}' is both compared and tuned"),
         ("search", SEARCH, "tune and search are both given; take one of them"),
         ("search", {"schedule.peak": 1}, "make it with attnlab.experiments.define.search.Search"),
-        (
-            "base",
-            {"seed": 3},
-            "'seed' is set like any other setting; name the seeds in seeds=(0, 1, 2)",
-        ),
+        ("base", {"seed": 3}, "'seed' is set like any other setting; name the seeds in seeds=(0"),
         ("base", {"a b": 3}, "base: 'a b' is not the dotted name of a setting"),
         ("seeds", (0, 0), "seeds is (0, 0); different whole numbers of at least 0 are needed"),
         ("seeds", (), "seeds is ()"),
         ("seeds", 3, "seeds is 3"),
         ("seeds", (-1,), "seeds is (-1,)"),
         ("baseline", "aditive", "baseline is 'aditive'; did you mean 'additive'?"),
-        (
-            "select",
-            "loss",
-            "select is 'loss'; a metric and a mode are needed, such as ('loss', 'min')",
-        ),
+        ("select", "loss", "select is 'loss'; a metric and a mode are needed"),
         ("measure", ("exact", "maximum"), "the mode of measure is 'maximum'; did you mean 'max'?"),
         ("budget", "parameters", "make it with Budget("),
         *(
@@ -138,10 +114,9 @@ CONTRASTS: dict[str, Any] = {
     ],
 )
 def test_refused(setting: str, value: Any, words: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=re.escape(words)):
         tune = grid({"a": (1,)}) if value is SEARCH else EXPERIMENT.tune
         check(dataclasses.replace(EXPERIMENT, **{"tune": tune, setting: value}))
-    assert words in str(caught.value)
 
 
 def test_differences_of_differences_are_contrasts() -> None:
@@ -183,9 +158,8 @@ def test_a_contrast_on_the_measure_is_stated_as_it_always_was() -> None:
     """The hash of an experiment of an earlier version stays; what a contrast is on besides is
     kept.
     """
-    claim = Claim(
-        "one", (better("additive", "general", by=0.1), better("additive", "general", on="flops"))
-    )
+    contrasts = better("additive", "general", by=0.1), better("additive", "general", on="flops")
+    claim = Claim("one", contrasts)
     stated = defined(claim=claim, measure=("exact", "max"))["claim"]["contrasts"]
     assert stated[0] == {"weights": {"additive": 1.0, "general": -1.0}, "at_least": 0.1}
     expected = {"weights": {"additive": -1.0, "general": 1.0}, "at_least": 0.0, "on": "flops"}

@@ -3,6 +3,7 @@ them whole.
 """
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -37,33 +38,20 @@ def test_a_search_survives_json() -> None:
         (lambda: choice(16, object), "which no config can hold"),
         (lambda: Range("unifrom", 0, 1), "did you mean 'uniform' or 'log_uniform'?"),  # type: ignore[arg-type]
         (lambda: Search({}), "search.space is empty"),
-        (
-            lambda: Search({"schedule.peak": (1, 2)}),
-            "expected uniform, log_uniform, integers or choice",
-        ),
+        (lambda: Search({"schedule.peak": (1, 2)}), "expected uniform, log_uniform, integers or"),
         (lambda: Search(SPACE, sampler="tep"), "search.sampler is 'tep'; did you mean 'tpe'?"),
         (lambda: Search(SPACE, pruner="havling"), "did you mean 'halving'?"),
-        (
-            lambda: Search(SPACE, pruner="halving", finish=0),
-            "search.finish is 0, expected a whole number of at least 1",
-        ),
-        (
-            lambda: Search(SPACE, trials=0),
-            "search.trials is 0, expected a whole number of at least 1",
-        ),
+        (lambda: Search(SPACE, pruner="halving", finish=0), "search.finish is 0, expected a whole"),
+        (lambda: Search(SPACE, trials=0), "search.trials is 0, expected a whole number of at"),
         (lambda: Search(SPACE, trials=True), "search.trials is True"),
         (lambda: Search(SPACE, at_once=1.5), "search.at_once is 1.5"),  # type: ignore[arg-type]
         (lambda: Search(SPACE, sampler="grid", trials=2), "a grid needs choice(...)"),
-        (
-            lambda: Search({"a": choice(1, 2), "b": choice(1, 2, 3)}, sampler="grid", trials=7),
-            "the grid has 6 points; take trials=6",
-        ),
+        (lambda: Search({"a": choice(1, 2)}, "grid", 3), "the grid has 2 points; take trials=2"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=re.escape(said)):
         make()
-    assert said in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +64,6 @@ def test_what_cannot_be_searched_is_refused(make: Any, said: str) -> None:
         ("tpe", 8, [4, 4]),
     ],
 )
-def test_rounds_add_up_and_wait_only_where_results_matter(
-    sampler: str, trials: int, expected: list[int]
-) -> None:
+def test_rounds_wait_where_results_matter(sampler: str, trials: int, expected: list[int]) -> None:
     search = Search({"schedule.peak": log_uniform(1e-4, 1e-2)}, sampler=sampler, trials=trials)
     assert search.rounds() == expected and sum(search.rounds()) == trials

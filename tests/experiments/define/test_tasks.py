@@ -24,9 +24,8 @@ def test_a_task_lays_its_base_over_that_of_all_and_replaces_other_fields() -> No
     assert short.base == {"training.steps": 6, "seed": 1} and sounds.base == whole.base
     assert (short.measure, sounds.measure) == (("exact", "max"), EXPERIMENT.measure)
     assert (short.config, sounds.config) == (EXPERIMENT.config, "configs/g2p.py:rnnsearch")
-    assert (
-        short.question == "Which score? (short)" and not short.tasks and on_task(whole, "") is whole
-    )
+    assert short.question == "Which score? (short)"
+    assert not short.tasks and on_task(whole, "") is whole
 
 
 def test_the_command_line_changes_every_task_and_hashes_stay(tmp_path: Path) -> None:

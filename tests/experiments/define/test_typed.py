@@ -30,13 +30,12 @@ from tests.experiments.plans import CONFIG, EXPERIMENT, FILE
         ("system.attention.score.hidden", 8, "8"),
     ],
 )
-def test_a_setting_given_as_the_file_has_it_is_the_same_candidate(
+def test_a_setting_given_as_in_the_file_is_the_same_candidate(
     key: str, own: Any, given: str
 ) -> None:
     experiment = dataclasses.replace(EXPERIMENT, base={key: own})
-    plain, changed = (
-        definition(Changes(base).applied(experiment), FILE) for base in ((), (f"{key}={given}",))
-    )
+    changes = (Changes(), Changes((f"{key}={given}",)))
+    plain, changed = (definition(change.applied(experiment), FILE) for change in changes)
     assert changed == plain
     one, other = (candidate_id(CONFIG, made["base"], ("a",)) for made in (changed, plain))
     assert one == other

@@ -41,10 +41,10 @@ class Estimate(Builder):
         super().__init__(file, seed)
         self._tasks: dict[str, Any] = {}
 
-    def _made(self, config: ConfigDict) -> Any:
+    def _new_task(self, config: ConfigDict) -> Any:
         kind = _kind(config, r"system\.")
         if kind not in self._tasks:
-            self._tasks[kind] = super()._made(config)
+            self._tasks[kind] = super()._new_task(config)
         return self._tasks[kind]
 
     def count(self, config: ConfigDict, what: str) -> float:

@@ -2,6 +2,7 @@
 counted once.
 """
 
+import re
 from typing import Any
 
 import pytest
@@ -21,9 +22,8 @@ def builder() -> Builder:
 
 @pytest.mark.quick
 def test_a_config_has_the_seed_and_typed_values(builder: Builder) -> None:
-    config = builder.config(
-        {**BASE, "system.attention.score": "general", "batch.buckets": [8, 32], "training.clip": 2}
-    )
+    overrides = {"system.attention.score": "general", "batch.buckets": [8, 32], "training.clip": 2}
+    config = builder.config({**BASE, **overrides})
     assert config.seed == 5 and config.system.attention.score.name == "general"
     assert config.batch.buckets == (8, 32)
     assert type(config.training.clip) is float
@@ -32,16 +32,10 @@ def test_a_config_has_the_seed_and_typed_values(builder: Builder) -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (
-            {"system.attention.scoer": "dot"},
-            "config.system.attention.scoer: no such key; did you mean 'system.attention.score'",
-        ),
+        ({"system.scoer": "dot"}, "config.system.scoer: no such key; did you mean"),
         ({"system.attention.score": "genral"}, "unknown score 'genral'; did you mean 'general'"),
         ({"training.steps": 0.5}, "config.training.steps='0.5': expected int (now 1000)"),
-        (
-            {"system.attention": "multihead", "system.attention.heads": 3},
-            "is not divisible by heads=3",
-        ),
+        ({"system.attention": "multihead", "system.attention.heads": 3}, "not divisible by heads"),
         ({"optimizer.b1": 2.0}, "b1"),
     ],
 )
@@ -49,14 +43,11 @@ def test_refused_before_data_is_read(
     overrides: dict[str, Any], words: str, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Corpus, "load", None)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=re.escape(words)):
         builder.config(overrides)
-    assert words in str(caught.value)
 
 
-def test_data_is_read_once_for_equal_data_and_counts_are_made_once(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_is_read_and_counted_once(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     read, counted = [], []
     load = Corpus.load
     monkeypatch.setattr(Corpus, "load", lambda *a: read.append(1) or load(*a))  # type: ignore[func-returns-value]
@@ -98,9 +89,7 @@ def test_batches_that_cannot_be_cut_are_refused(builder: Builder) -> None:
         builder.task(builder.config({**BASE, "training.accumulate": 3}))
 
 
-def test_parameters_are_counted_without_batches_which_are_made_once(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameters_need_no_batches(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     config, made, batches = builder.config(BASE), [], Task.batches
     monkeypatch.setattr(Task, "batches", lambda *a: made.append(1) or batches(*a))  # type: ignore[func-returns-value]
     builder.count(config, "parameters")

@@ -45,10 +45,8 @@ def test_ids_stay_when_an_experiment_grows_or_is_put_in_another_order() -> None:
     large = plan(compare=rows(variants), tune=tune, **other)
     assert {one.id for one in small.candidates} < {one.id for one in large.candidates}
     assert len(large.candidates) == 6
-    swapped = [
-        plan(tune=grid(dict(order)))
-        for order in ([("a.b", (1, 2)), ("c", (3,))], [("c", (3,)), ("a.b", (1, 2))])
-    ]
+    first, second = ("a.b", (1, 2)), ("c", (3,))
+    swapped = [plan(tune=grid(dict(order))) for order in ([first, second], [second, first])]
     assert {one.id for one in swapped[0].candidates} == {one.id for one in swapped[1].candidates}
 
 
@@ -63,10 +61,8 @@ def test_code_of_the_users_own_is_part_of_an_id() -> None:
     kept.
     """
     code = {"mine": "a" * 64, "mine.aid": "b" * 64}
-    ids = {
-        with_code("a-b-12345678", one)
-        for one in (code, {"mine": "a" * 64}, {**code, "mine": "c" * 64}, {"other": "a" * 64})
-    }
+    others = {"mine": "a" * 64}, {**code, "mine": "c" * 64}, {"other": "a" * 64}
+    ids = {with_code("a-b-12345678", one) for one in (code, *others)}
     assert len(ids) == 4
     assert all(one.startswith("a-b-") and len(one) == len("a-b-12345678") for one in ids)
     assert with_code("a-b-12345678", dict(reversed(code.items()))) in ids

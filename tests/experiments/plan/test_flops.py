@@ -55,10 +55,8 @@ def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
     config, task = tiny("transformer", "system.width=64", "system.hidden=256")
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=12, clip=1.0)
     step = make_step(task.loss, task.weight, optimizer, follow=task.follow)
-    arguments = (
-        Updates.of(config).state_like(task).replace(seed=seed_array(0)),
-        mean_batch(task.batches(1), 1),
-    )
+    state = Updates.of(config).state_like(task).replace(seed=seed_array(0))
+    arguments = state, mean_batch(task.batches(1), 1)
     compiled = jax.jit(step).lower(*arguments).compile().cost_analysis()
     assert compiled is not None
     assert step_flops(config, task) == pytest.approx(compiled["flops"], rel=0.05)
@@ -111,7 +109,7 @@ def test_a_language_model_counts_with_the_lanes_that_it_remembers() -> None:
     assert step_flops(many.config, many) == pytest.approx(4 * step_flops(few.config, few), rel=0.1)
 
 
-def test_the_work_of_a_step_names_exponentials_loops_and_what_gets_no_gradient(
+def test_work_has_exponentials_loops_and_idle_parameters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Additive scores take a tanh for each hidden unit of each pair where general ones take
@@ -126,9 +124,8 @@ def test_the_work_of_a_step_names_exponentials_loops_and_what_gets_no_gradient(
     batch = mean_batch(task.batches(1), 1)["source"]
     positions, width = batch.shape[0] * batch.shape[1], batch.shape[1]
     hidden = config.system.attention.score.hidden
-    assert additive.transcendentals - general.transcendentals == pytest.approx(
-        positions * width * hidden, rel=0.05
-    )
+    more = additive.transcendentals - general.transcendentals
+    assert more == pytest.approx(positions * width * hidden, rel=0.05)
     assert additive.loops == general.loops == 0 and additive.idle == general.idle == ()
     assert additive.flops == rnnsearch_flops()
 

@@ -36,10 +36,8 @@ def test_what_is_held_equal_is_said_variant_by_variant() -> None:
     """By which setting, how far off; without a budget in one line, and nothing is refused."""
     first, second = matching.budget_lines(missed(note="it makes no difference"))
     assert first.startswith("budget: additive has 100 parameters of 100 wanted (+0 %) by ")
-    said = (
-        "general has 90 parameters of 100 wanted (-10 %) by system.width=8: NOT MATCHED within 1 %"
-    )
-    assert second == f"budget: {said} (it makes no difference)"
+    said = "general has 90 parameters of 100 wanted (-10 %) by system.width=8: NOT MATCHED within"
+    assert second == f"budget: {said} 1 % (it makes no difference)"
     (line,) = matching.budget_lines(plan())
     assert line.startswith("parameters: additive ") and ", general " in line
     assert line.endswith(": not matched, for the experiment has no budget")

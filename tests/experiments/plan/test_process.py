@@ -3,7 +3,6 @@ that leave nothing behind.
 """
 
 import dataclasses
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.experiments.define.loading import Changes, definition, definition_hash, load_experiment
+from attnlab.experiments.define import loading
+from attnlab.experiments.define.loading import Changes
 from attnlab.experiments.plan import process as planning
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
@@ -42,7 +42,7 @@ def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> No
     assert Plan.read(tmp_path / "sweep") == plan
 
 
-def test_the_same_experiment_is_not_planned_again(
+def test_an_experiment_is_planned_once(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(tmp_path, SCORES)
@@ -174,9 +174,7 @@ def test_a_plan_grows(tmp_path: Path, quick: None) -> None:
     assert Plan.read(tmp_path / "sweep") == new
 
 
-def test_trials_that_were_trained_with_another_config_are_not_taken_over(
-    tmp_path: Path, quick: None
-) -> None:
+def test_trials_of_another_config_are_not_taken_over(tmp_path: Path, quick: None) -> None:
     """The budget changes what an id stands for; before anything was trained that is fine."""
     budget = "budget=Budget('parameters', 'system.decoder', within=0.4)"
     plan = planned(tmp_path, WIDER)
@@ -356,47 +354,35 @@ def test_all_bad_variants_are_named(tmp_path: Path, quick: None) -> None:
     """Each once, whatever is tuned; whether a setting is wrong by itself or only in its system."""
     score = "system.attention.score"
     variants = {"a": {score: "x"}, "good": {}, "b": {"system.attention.score.heads": 3}}
-    message = refused(
-        tmp_path, f"compare=rows({variants})", "tune=grid({'schedule.peak': (1e-3, 2e-3)})"
-    )
+    message = refused(tmp_path, f"compare=rows({variants})", "tune=grid({'schedule.peak': (1, 2)})")
     assert "\n" not in message
     counts = [message.count(f"variant '{name}'") for name in variants]
     assert counts == [1, 0, 1], message
 
 
-def test_a_plan_that_kept_texts_of_the_command_line_is_found_again(
-    tmp_path: Path, quick: None
+def test_a_plan_with_texts_of_the_command_line_is_found_again(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Earlier versions kept `=24` as "24": the same command finds plan and trials as they were. So
     does one that names what is there.
     """
-    plan = planned(tmp_path, SCORES, "seeds=(0, 1, 2)")
-    texts = dataclasses.replace(
-        plan, base={**plan.base, "training.steps": "24", "schedule.peak": "2e-3"}, candidates=()
-    )
     file, directory = tmp_path / "which.py", tmp_path / "sweep"
+    experiment_file(file, SCORES, "seeds=(0, 1, 2)")
     file.write_text(file.read_text().replace("'training.steps': '12'", "'training.steps': 12"))
-    now = made(str(file), tmp_path / "new", Changes(("training.steps=24", "schedule.peak=2e-3")))
-    assert now.base["training.steps"] == 24 and now.base["schedule.peak"] == 2e-3
-    wanted = {variant: texts.want(variant, {}) for variant in texts.variants}
-    old = []
-    for one in now.candidates:
-        overrides = dict(wanted[one.variant].overrides)
-        old.append(dataclasses.replace(one, id=wanted[one.variant].id, overrides=overrides))
-    assert {one.id for one in old}.isdisjoint(one.id for one in now.candidates)
-    fields = ["name", "question", "config", "base", "variants", "seeds", "baseline", "select"]
-    fields += ["measure", "looks"]
-    defined = {name: getattr(texts, name) for name in fields}
-    defined |= {"tune": [], "budget": None, "claim": None, "search": None}
-    order = [*definition(load_experiment(str(file)), str(file))]
-    identity = definition_hash(json.loads(json.dumps({name: defined[name] for name in order})))
-    texts = dataclasses.replace(texts, candidates=tuple(old), hash=identity)
-    texts.write(directory)
-    begin_all(texts, directory)
-    assert made(str(file), directory, Changes(("training.steps=24", "schedule.peak=2e-3"))) == texts
-    changes = ("training.steps=24", "schedule.peak=2e-3", "training.log_every=3")
-    more = made(str(file), directory, Changes(changes, (0, 1, 2, 3)))
-    assert [one.id for one in more.candidates] == [one.id for one in old]
-    assert more.seeds == (0, 1, 2, 3)
-    found = [more.made_of(more.want(name, {}).id) for name in wanted]
-    assert [*more.candidates] == [one for one in found if one]
+    changes = ("training.steps=24", "schedule.peak=2e-3")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(loading, "typed", lambda settings, base, config: dict(settings))
+        earlier.setattr(loading, "fitting_warmup", lambda *given: None)
+        old = made(str(file), directory, Changes(changes))
+    assert (old.base["training.steps"], old.base["schedule.peak"]) == ("24", "2e-3")
+    old.write(directory)
+    begin_all(old, directory)
+    now = made(str(file), tmp_path / "new", Changes(changes))
+    assert (now.base["training.steps"], now.base["schedule.peak"]) == (24, 2e-3)
+    identities = [one.id for one in old.candidates]
+    assert {*identities}.isdisjoint(one.id for one in now.candidates)
+    assert made(str(file), directory, Changes(changes)) == old
+    more = made(str(file), directory, Changes((*changes, "training.log_every=3"), (0, 1, 2, 3)))
+    assert [one.id for one in more.candidates] == identities and more.seeds == (0, 1, 2, 3)
+    found = [more.made_of(more.want(name, {}).id) for name in old.variants]
+    assert [*more.candidates] == found

@@ -15,9 +15,8 @@ def run(
 ) -> Path:
     (folder / outputs).write_text("".join(f"{line}\n" for line in lines))
     if examples is not None:
-        (folder / "examples.json").write_text(
-            json.dumps({"outputs": outputs, "examples": examples})
-        )
+        stored = {"outputs": outputs, "examples": examples}
+        (folder / "examples.json").write_text(json.dumps(stored))
     return folder
 
 

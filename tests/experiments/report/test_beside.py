@@ -28,9 +28,8 @@ def test_every_measure_of_the_test_split_and_no_bookkeeping(tmp_path: Path) -> N
 @pytest.mark.quick
 def test_validation_stands_beside_test_with_the_settings_that_were_chosen(tmp_path: Path) -> None:
     """On validation the loss is 0.05 lower and exact 0.01 lower, see `synthetic`."""
-    records = collect(
-        sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.5)}, tuned={0.001: 0.5, 0.003: 0.0})
-    )
+    scores = {"a": (0.9, 0.8), "b": (0.7, 0.5)}
+    records = collect(sweep(tmp_path, scores, tuned={0.001: 0.5, 0.003: 0.0}))
     table = validation(records, compare(records))
     assert table is not None and table.columns[:5] == ("variant", "chosen settings", *LOSSES)
     assert table.rows[0][:5] == ("a", "peak=0.003", "1.150", "1.200", "+0.05000")
@@ -42,9 +41,8 @@ def test_columns_that_say_nothing_are_left_out(tmp_path: Path) -> None:
     """Nothing tuned: no settings; a measure that validation does not know has only its test
     score.
     """
-    directory = sweep(
-        tmp_path, {"a": (0.9,), "b": (0.7,)}, measure={"metric": "bleu", "mode": "max"}
-    )
+    measure = {"metric": "bleu", "mode": "max"}
+    directory = sweep(tmp_path, {"a": (0.9,), "b": (0.7,)}, measure=measure)
     for place in directory.glob("trials/*/*/results.json"):
         place.write_text(place.read_text().replace('"exact"', '"bleu"'))
     records = collect(directory)

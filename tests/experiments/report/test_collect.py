@@ -16,12 +16,10 @@ from tests.experiments.synthetic import SCORES, end, lines, start, sweep, workdi
 @pytest.mark.quick
 def test_what_was_written_comes_back(tmp_path: Path) -> None:
     records = collect(sweep(tmp_path))
-    assert [(one.candidate.variant, one.seed) for one in records.trials] == [
-        (v, s) for v in SCORES for s in range(4)
-    ]
-    assert [one.scores["test"]["exact"] for one in records.trials] == [
-        value for values in SCORES.values() for value in values
-    ]
+    trials = [(one.candidate.variant, one.seed) for one in records.trials]
+    assert trials == [(variant, seed) for variant in SCORES for seed in range(4)]
+    exact = [one.scores["test"]["exact"] for one in records.trials]
+    assert exact == [value for values in SCORES.values() for value in values]
     second = records.trials[1]
     assert second.seen.state == "done" and second.seen.step == 12 and second.seen.total == 12
     assert second.seen.attempts == 1
@@ -82,9 +80,8 @@ def test_complete_only_when_every_chosen_trial_is_scored(tmp_path: Path) -> None
 
 def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {"a": (0.9, 0.8)})
-    (workdir(directory, "a", 0) / "results.json").write_text(
-        '{"exact": 0.5, "loss": Infinity, "perplexity": NaN, "whole": true}'
-    )
+    odd = '{"exact": 0.5, "loss": Infinity, "perplexity": NaN, "whole": true}'
+    (workdir(directory, "a", 0) / "results.json").write_text(odd)
     assert collect(directory).trials[0].scores["test"] == {"exact": 0.5}
 
 

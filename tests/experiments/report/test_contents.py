@@ -3,18 +3,8 @@
 import math
 from pathlib import Path
 
-import pytest
-
 from attnlab.experiments.report.contents import gather
 from tests.experiments.synthetic import SCORES, sweep, workdir
-
-
-@pytest.mark.quick
-def test_a_finished_sweep(tmp_path: Path) -> None:
-    contents = gather(sweep(tmp_path))
-    assert contents.extent == "3 variants, seeds 0, 1, 2, 3; 12 trials: 12 done"
-    assert contents.unfinished == ""
-    assert contents.outcome == "supported (4 seeds)"
 
 
 def test_a_sweep_with_losses(tmp_path: Path) -> None:
@@ -25,9 +15,8 @@ def test_a_sweep_with_losses(tmp_path: Path) -> None:
 
 def test_what_is_still_to_come(tmp_path: Path) -> None:
     directory = sweep(tmp_path, final=False)
-    assert gather(directory).unfinished.startswith(
-        "Unfinished: all trials have settled, and the choice is not made yet"
-    )
+    words = "Unfinished: all trials have settled, and the choice is not made yet"
+    assert gather(directory).unfinished.startswith(words)
     (workdir(directory, "general", 1) / "events.jsonl").unlink()
     contents = gather(directory)
     assert contents.unfinished.startswith("Unfinished: 1 of 12 trials have not settled")

@@ -29,9 +29,8 @@ def reported(directory: Path, *contrasts: tuple[dict[str, float], str], **change
 
 
 def test_values_from_records(tmp_path: Path) -> None:
-    trials = {
-        (one.candidate.variant, one.seed): one for one in collect(sweep(tmp_path, SCORES)).trials
-    }
+    records = collect(sweep(tmp_path, SCORES)).trials
+    trials = {(run.candidate.variant, run.seed): run for run in records}
     found = {name: value(trials["a", 1], "test", name) for name in forms()}
     assert found == {
         "step_seconds": 0.02,

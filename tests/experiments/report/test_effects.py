@@ -15,7 +15,7 @@ from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.effects import Effect, crossed, effects, one_at_a_time, table
 from attnlab.experiments.report.report import show
-from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.report.statistics.family import Family
 from tests.experiments.report.statistics import golden_effects
 from tests.experiments.synthetic import sweep
 
@@ -68,7 +68,7 @@ def test_effects_are_those_of_statsmodels(name: str) -> None:
             assert judged[effect.name].alone == pytest.approx((mean - half, mean + half), abs=1e-9)
 
 
-def test_two_settings_have_effects_and_an_interaction_in_words(
+def test_two_settings_and_their_interaction(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     norm, _, both = found = made(tmp_path)

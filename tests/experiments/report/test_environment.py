@@ -17,9 +17,9 @@ def test_what_differs_is_shown_with_its_trials(tmp_path: Path) -> None:
     edit(path, python="3.12.0", code=code, packages={"jax": "0.10.2"})
     (workdir(directory, "a", 1) / "manifest.json").unlink()  # one that has not begun says nothing
     found = environment(collect(directory).trials)
-    others = ("a-0a1b2c3d/seed0", "b-0a1b2c3d/seed0")
-    assert found.differing["python"] == {"3.11.7": others, "3.12.0": ("b-0a1b2c3d/seed1",)}
-    assert found.differing["flax"] == {"0.12.8": others, "absent": ("b-0a1b2c3d/seed1",)}
+    others = ["a-0a1b2c3d/seed0", "b-0a1b2c3d/seed0"]
+    assert found.differing["python"] == {"3.11.7": others, "3.12.0": ["b-0a1b2c3d/seed1"]}
+    assert found.differing["flax"] == {"0.12.8": others, "absent": ["b-0a1b2c3d/seed1"]}
     assert list(found.differing["code"]) == ["f" * 12, f"{'e' * 12} with changes"]
     assert set(found.differing) == {"code", "python", "flax"}
     assert found.shared["jax"] == "0.10.2"
@@ -55,8 +55,7 @@ def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path
         own = {"modules": modules, "files": {}, "accepted": [word] * seed}
         edit(path, own_code=own)
     found = environment(collect(directory).trials)
-    first, second = ("b-0a1b2c3d/seed0",), ("b-0a1b2c3d/seed1",)
-    assert found.differing == {
-        "your code: mine": {"a" * 12: first, f"{'a' * 12} until step 40, then {'b' * 12}": second}
-    }
+    first, second = ["b-0a1b2c3d/seed0"], ["b-0a1b2c3d/seed1"]
+    mixed = f"{'a' * 12} until step 40, then {'b' * 12}"
+    assert found.differing == {"your code: mine": {"a" * 12: first, mixed: second}}
     assert found.shared["your code: aid"] == "c" * 12

@@ -64,9 +64,7 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
         ({"location": SGD, "general": ADAM}, {"optimizer": "unequal"}),
     ],
 )
-def test_which_settings_count(
-    settings: dict[str, Any], kinds: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_counts(settings: dict[str, Any], kinds: dict[str, str], tmp_path: Path) -> None:
     records = found(tmp_path, settings=settings).records
     assert {one.name: one.kind for one in differing(records)} == kinds
 
@@ -76,9 +74,7 @@ def test_what_stands_alone_between_two_variants_is_what_is_compared(tmp_path: Pa
     mixed up; it is said, without warning.
     """
     scores = dict.fromkeys(("dot", "dot long", "general", "general long"), (0.9, 0.8))
-    settings: dict[str, Any] = {
-        name: {"system.attention.score": name.split()[0]} for name in scores
-    }
+    settings = {name: {"system.attention.score": name.split()[0]} for name in scores}
     for name in ("dot long", "general long"):
         settings[name] |= {"training.steps": 24, "schedule.warmup": 8}  # together
     contents = found(tmp_path, scores=scores, settings=settings)
@@ -110,17 +106,14 @@ def test_rows_of_different_test_data_have_no_difference(tmp_path: Path) -> None:
     assert same.comparison.rows[1].difference is not None and same.outcome.startswith("supported")
     assert same.warnings == ()
     other = found(tmp_path / "other", scores=TWO, claim=CLAIM, test_data=OTHER)
-    assert any(
-        "not every row was scored on the same test examples" in note for note in main(other).notes
-    )
+    words = "not every row was scored on the same test examples"
+    assert any(words in note for note in main(other).notes)
     assert other.comparison.rows[1].difference is None
     assert not any(row.best for row in other.comparison.rows)
     words = "undecided at 3 seeds: a and b were not scored on the same test examples"
     assert other.outcome == words
-    assert warned(other, "test data") == [
-        "Not scored on the test examples of a, so without difference to it: b (222222222222, not"
-        " 111111111111)."
-    ]
+    (text,) = warned(other, "test data")
+    assert text.endswith("without difference to it: b (222222222222, not 111111111111).")
     assert cells(main(other), 1)["remark"] == "other test examples"
 
 
@@ -140,9 +133,7 @@ def test_without_digests_the_config_says_which_test_data(tmp_path: Path) -> None
     settings = {"b": {"data.seed": 1}}
     old = found(tmp_path / "old", scores=TWO, claim=CLAIM, settings=settings)
     assert old.comparison.rows[1].difference is None
-    assert warned(old, "test data") == [
-        "Not scored on the test examples of a, so without difference to it: b (another data.seed)."
-    ]
+    assert warned(old, "test data")[0].endswith("without difference to it: b (another data.seed).")
     same: dict[str, Any] = {"settings": settings, "test_data": SAME}
     new = found(tmp_path / "new", scores=TWO, claim=CLAIM, **same)
     assert new.comparison.rows[1].difference is not None and warned(new, "test data") == []
@@ -162,10 +153,8 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
     """
     scores = {"dot copy": (0.9, 0.8), "dot reverse": (0.5, 0.41)}
     scores |= {"general copy": (0.9, 0.81), "general reverse": (0.7, 0.6)}
-    settings = {
-        name: {"system.attention.score": name.split()[0], "data.order": name.split()[1]}
-        for name in scores
-    }
+    both = {name: name.split() for name in scores}
+    settings = {n: {"system.attention.score": s, "data.order": o} for n, (s, o) in both.items()}
     digests = {name: name.split()[1] * 12 for name in scores}
     across = claim({"dot copy": 1.0, "dot reverse": -1.0}, 0.1)
     both: dict[str, Any] = {"scores": scores, "test_data": digests}
@@ -173,9 +162,7 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
     assert contents.outcome == "supported (2 seeds)"
     assert [row.difference is None for row in contents.comparison.rows] == [True, True, False, True]
     (text,) = warned(contents, "test data")
-    assert text.endswith(
-        "without difference to it: dot reverse, general reverse (another data.order, as compared)."
-    )
+    assert text.endswith("dot reverse, general reverse (another data.order, as compared).")
     gain = {"general reverse": 1.0, "dot reverse": -1.0, "general copy": -1.0, "dot copy": 1.0}
     mixed = {
         name: {**own, "training.steps": 24} if "reverse" in name else own

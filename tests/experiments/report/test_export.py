@@ -30,9 +30,8 @@ def test_json_holds_rows_verdict_and_trials(tmp_path: Path) -> None:
         "scale": {"low": None, "high": None, "count": None},
     }
     rows = {row["variant"]: row for row in found["rows"]}
-    assert rows["general"]["values"] == {
-        str(seed): value for seed, value in enumerate(SCORES["general"])
-    }
+    values = {str(seed): value for seed, value in enumerate(SCORES["general"])}
+    assert rows["general"]["values"] == values
     assert rows["additive"]["difference"] is None and rows["location"]["difference"]["p"] < 0.001
     assert rows["general"]["interval"] == list(contents.comparison.rows[1].summary.interval or ())
     assert found["verdict"]["outcome"] == "supported"
@@ -70,16 +69,10 @@ def test_how_many_pairs_and_how_many_together(tmp_path: Path) -> None:
 def test_csv_has_every_score_and_every_figure(tmp_path: Path) -> None:
     table = list(csv.reader(io.StringIO(as_csv(gather(sweep(tmp_path))))))
     assert tuple(table[0]) == HEAD and all(len(line) == len(HEAD) for line in table)
-    scores = {
-        (line[0], line[2]): float(line[5])
-        for line in table[1:]
-        if (line[3], line[4]) == ("test", "exact")
-    }
-    assert scores == {
-        (variant, str(seed)): value
-        for variant, values in SCORES.items()
-        for seed, value in enumerate(values)
-    }
+    of_test = [line for line in table[1:] if (line[3], line[4]) == ("test", "exact")]
+    scores = {(line[0], line[2]): float(line[5]) for line in of_test}
+    expected = {(name, str(s)): x for name, each in SCORES.items() for s, x in enumerate(each)}
+    assert scores == expected
     figures = {(line[0], line[4]): float(line[5]) for line in table[1:] if line[2] == ALL}
     assert figures["additive", "exact mean"] == 0.925
     assert figures["location", "exact difference"] == pytest.approx(-0.5)

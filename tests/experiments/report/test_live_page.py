@@ -51,16 +51,14 @@ def test_it_ends_when_nobody_goes_on_with_the_sweep(directory: Path, folder: Pat
     assert "refresh" not in (directory / "status.html").read_text()
 
 
-def test_status_writes_it_and_says_where(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_writes_and_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
     assert main(["status", str(directory), "--page"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{directory}/status.html: ")
 
 
-def test_a_worker_of_another_machine_keeps_it(
+def test_a_worker_elsewhere_keeps_it(
     directory: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as its trial has written something lately: it may have died with its machine."""

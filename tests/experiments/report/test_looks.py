@@ -7,7 +7,7 @@ import pytest
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.looks import level
-from attnlab.experiments.report.statistics import spent
+from attnlab.experiments.report.statistics.looks import spent
 from tests.experiments.report.tabled import warned
 from tests.experiments.synthetic import claim, end, lines, look, start, sweep, workdir
 
@@ -49,9 +49,8 @@ def test_planned_looks_are_tested_at_the_level_that_is_left(tmp_path: Path) -> N
     contents = gather(directory)
     assert contents.comparison.alpha == spent(2, 2) and contents.verdict is not None
     assert contents.verdict.alpha == spent(2, 2)
-    assert warned(contents, "looks") == [
-        f"Look 2 of 2 that were planned: tested at a level of {spent(2, 2):.3g} in place of 0.05."
-    ]
+    words = f"tested at a level of {spent(2, 2):.3g} in place of 0.05."
+    assert warned(contents, "looks") == [f"Look 2 of 2 that were planned: {words}"]
     lines(directory / "looks.jsonl", [look(seeds=list(range(n))) for n in (1, 2, 4)])
     contents = gather(directory)
     assert contents.comparison.alpha == spent(2, 2)  # one more than planned has no level of its own

@@ -1,4 +1,4 @@
-"""What stands below the table of results."""
+"""What stands below the table of results, and what is said before anything is trained."""
 
 import math
 from pathlib import Path
@@ -9,7 +9,9 @@ import pytest
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
-from attnlab.experiments.report.notes import cost_notes
+from attnlab.experiments.report.notes import cost_notes, foresight
+from attnlab.experiments.report.statistics.power import Dunnett
+from tests.experiments import plans
 from tests.experiments.report.tabled import cells, results
 from tests.experiments.synthetic import SCORES, lines, sweep, workdir
 
@@ -75,3 +77,21 @@ def test_a_budget_of_updates_that_was_not_used_is_told(tmp_path: Path) -> None:
         object.__setattr__(record.seen, "step", 5)
     words = f"Stopped early (training.stop): 2 of {len(records.trials)} trials, after 5 to 5 up"
     assert any(words in note for note in cost_notes(records))
+
+
+@pytest.mark.quick
+def test_seeds_and_variants_say_what_can_be_found() -> None:
+    """The figure is the one at which the test finds four of five; more seeds find less; one seed
+    finds nothing.
+    """
+    said = {seeds: foresight(plans.plan(seeds=tuple(range(seeds)))) for seeds in (1, 3, 5)}
+    assert said[1].startswith("one seed tells nothing")
+    assert said[3].startswith("3 seeds of 2 variants find a difference to additive of ")
+    sizes = {
+        seeds: float(text.partition(" of ")[2].split(" of ")[1].split()[0])
+        for seeds, text in said.items()
+        if seeds > 1
+    }
+    assert sizes[5] < sizes[3]
+    for seeds, size in sizes.items():
+        assert Dunnett(1.0, 1.0, 1).chance_to_find(size, seeds) == pytest.approx(0.8, abs=0.03)

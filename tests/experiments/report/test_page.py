@@ -136,7 +136,7 @@ def test_warnings_come_before_anything_else(tmp_path: Path) -> None:
     assert '<ul class="warnings">' not in made(tmp_path / "none")
 
 
-def test_a_table_of_thousands_of_rows_is_bounded_and_says_so(
+def test_a_table_of_thousands_of_rows_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trials that are not done come first in what is kept."""
@@ -175,9 +175,8 @@ def test_pictures_that_are_many_or_long_get_the_whole_width(
         (folder.parent / "examples.json").unlink()
         (folder.parent / "translations.txt").unlink()
         for place in range(maps):
-            (folder / f"test0-cross{place}.png").write_bytes(
-                PNG[:16] + width.to_bytes(4) + PNG[20:]
-            )
+            picture = PNG[:16] + width.to_bytes(4) + PNG[20:]
+            (folder / f"test0-cross{place}.png").write_bytes(picture)
     shown = page(gather(found))
     articles = shown.count("<article")
     assert articles >= 2 and shown.count('<article class="several"') == several * articles

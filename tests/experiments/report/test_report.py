@@ -48,10 +48,8 @@ def test_what_a_person_sees(tmp_path: Path) -> None:
     out = io.StringIO()
     report.write(sweep(tmp_path), stream=out)
     lines = out.getvalue().splitlines()
-    assert lines[1:3] == [
-        "Does the score <matter> & how much?",
-        "3 variants, seeds 0, 1, 2, 3; 12 trials: 12 done",
-    ]
+    extent = "3 variants, seeds 0, 1, 2, 3; 12 trials: 12 done"
+    assert lines[1:3] == ["Does the score <matter> & how much?", extent]
     assert "exact on the test split, higher is better" in lines and "costs" in lines
     assert "claim:   Content beats location." in lines and "verdict: supported (4 seeds)" in lines
     assert not (tmp_path / "report.tex").exists()

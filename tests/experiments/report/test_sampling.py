@@ -26,9 +26,8 @@ def made(directory: Path, examples: int = 40, **others: int) -> Path:
         for seed, score in enumerate(scores):
             right = np.arange(others.get(variant, examples)) % 4 < 4 * score
             rows = np.stack([right, np.ones(len(right))], 1)
-            Items.of({"exact": ("ratio", rows), "loss": ("ratio", rows)}).write(
-                workdir(found, variant, seed)
-            )
+            items = Items.of({"exact": ("ratio", rows), "loss": ("ratio", rows)})
+            items.write(workdir(found, variant, seed))
     return found
 
 

@@ -4,17 +4,22 @@ words.
 
 import json
 import math
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from attnlab.errors import UserError
 from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.verdict import judge
+from attnlab.pages.formats import latex
 from attnlab.pages.tables import memory, milliseconds
-from tests.experiments.report.tabled import cells, compared, results
+from tests.experiments.report.tabled import cells, compared, main, part, results
 from tests.experiments.synthetic import CLAIM, SCORES, budget, edit, edit_candidates, met, sweep
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,9 +67,8 @@ def test_one_seed_shows_a_number_and_nothing_else(tmp_path: Path) -> None:
 def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
     whole = results(tmp_path / "final")
     means, differences, costs = tables.narrow(whole, "additive")
-    assert {column for part in (means, differences, costs) for column in part.columns} == set(
-        whole.columns
-    )
+    columns = {column for part in (means, differences, costs) for column in part.columns}
+    assert columns == set(whole.columns)
     assert [row[0] for row in differences.rows] == ["general", "location"]
     assert cells(differences, 1)["adjusted p"] == "< 0.001"
     assert cells(costs, 2)["parameters"] == "12,353"
@@ -91,11 +95,9 @@ def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
     """What the baseline lost is missing from every difference, and not from the n of the row."""
     scores = {"a": (0.9, math.nan, 0.8, 0.7), "b": (0.1, 0.2, 0.3, 0.4)}
     table = results(tmp_path, {**scores, "c": (0.1, math.nan, 0.2, 0.4)})
-    assert [(cells(table, row)["n"], cells(table, row)["remark"]) for row in range(3)] == [
-        ("3", "seed 1 diverged"),
-        ("4", "3 seeds in common with a"),
-        ("3", "seed 1 diverged"),
-    ]
+    shown = [(cells(table, row)["n"], cells(table, row)["remark"]) for row in range(3)]
+    lost = ("3", "seed 1 diverged")
+    assert shown == [lost, ("4", "3 seeds in common with a"), lost]
     table = results(tmp_path / "one", {"a": (0.9, math.nan), "b": (0.1, 0.2)})
     assert cells(table, 1)["remark"] == "1 seed in common with a"
     assert cells(table, 1)["difference"] == "-0.7500"
@@ -162,10 +164,8 @@ def test_variants_say_what_they_are(tmp_path: Path) -> None:
     variants = {"additive": {}, "general": general}
     table = tables.variants(collect(sweep(tmp_path, variants=variants)))
     assert table.columns == ("variant", "its settings")
-    assert table.rows == (
-        ("additive", "as the base"),
-        ("general", "system.attention.score=general, system.heads=4"),
-    )
+    general = ("general", "system.attention.score=general, system.heads=4")
+    assert table.rows == (("additive", "as the base"), general)
     assert table.notes == ("All: configs/translation.py:rnnsearch with training.steps=12.",)
 
 
@@ -175,3 +175,106 @@ def test_trials_show_their_state_and_why(tmp_path: Path) -> None:
     assert table.rows[0] == ("a-0a1b2c3d", "0", "done", "12/12", "1", "0:00:30", "4.5 s", "")
     assert table.rows[1][:5] == ("a-0a1b2c3d", "1", "diverged", "6/12", "1")
     assert table.rows[1][5:] == ("0:00:30", "4.5 s", "loss nan at step 6") and table.weak == {1}
+
+
+@pytest.mark.quick
+def test_three_columns_for_a_paper(tmp_path: Path) -> None:
+    """Mean with its interval, difference with its p; the baseline has none; nothing is said of
+    costs that are not shown.
+    """
+    contents = gather(sweep(tmp_path))
+    table = tables.paper(contents.records, contents.comparison)
+    assert table.columns == ("variant", "exact", "difference to additive")
+    base, _, worst = table.rows
+    assert base == ("additive", "0.9250 [0.9005, 0.9495]", "-")
+    assert re.fullmatch(r"-0\.5000 \(p < 0\.001\)", worst[2]) and worst[1].startswith("0.4250 [")
+    notes = " ".join(table.notes)
+    assert "Intervals: 95 %" in notes and "adjusted" in notes and "FLOPs" not in notes
+    assert "Budgets" not in notes
+    lines = latex(table).splitlines()
+    assert r"\begin{tabular}{lrr}" in lines
+    assert all(line.count(" & ") == 2 and line.endswith(r" \\") for line in lines if " & " in line)
+    assert r"location & 0.4250 {[}0.3871, 0.4629] & $-$0.5000 (p $<$ 0.001) \\" in lines
+
+
+def test_columns_for_a_paper_before_the_choice(tmp_path: Path) -> None:
+    contents = gather(sweep(tmp_path, final=False))
+    assert tables.paper(contents.records, contents.comparison).columns == ("variant", "loss")
+
+
+def test_columns_for_a_paper_by_name(tmp_path: Path) -> None:
+    contents = gather(sweep(tmp_path))
+    table = tables.paper(contents.records, contents.comparison, ("variant", "mean", "parameters"))
+    assert table.columns == ("variant", "mean", "parameters")
+    assert table.rows[0] == ("additive", "0.9250", "12,353")
+    assert any("FLOPs" in note for note in table.notes)
+    whole = main(contents)
+    assert tables.paper(contents.records, contents.comparison, whole.columns) == whole
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (("variant", "meen"), "no column 'meen'; did you mean 'mean'"),
+        (("",), "no column ''; choose from: 95 % interval, FLOPs per step"),
+    ],
+)
+def test_a_column_that_is_not_there(tmp_path: Path, columns: tuple[str, ...], words: str) -> None:
+    contents = gather(sweep(tmp_path, SCORES))
+    with pytest.raises(UserError) as caught:
+        tables.paper(contents.records, contents.comparison, columns)
+    assert words in str(caught.value) and str(caught.value).startswith("--columns: ")
+
+
+def test_tuning_lists_every_setting_and_the_chosen_one(tmp_path: Path) -> None:
+    directory = sweep(tmp_path / "tuned", tuned={0.001: 0.5, 0.003: 0.0})
+    table = tables.tried(collect(directory), "model")
+    assert table is not None and table.strong == {1, 3, 5}
+    assert table.notes == ("Each variant had 2 settings tried.",)
+    expected = [("additive", "peak=0.001", "4", "1.575"), ("additive", "peak=0.003", "4", "1.075")]
+    assert [row[:4] for row in table.rows[:2]] == expected
+    assert [row[-1] for row in table.rows] == ["", "chosen"] * 3
+    assert tables.tried(collect(sweep(tmp_path / "plain")), "model") is None
+
+
+def test_tuning_says_how_many_settings_trained(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
+    chosen = json.loads((directory / "choice.json").read_text())["chosen"]
+    lost = {"general-1/seed0": "OSError: no space left"}
+    chosen["general"] |= {"settings": 2, "trained": 1, "accepted": lost}
+    chosen["additive"] |= {"settings": 2, "trained": 2, "accepted": {}}
+    edit(directory / "choice.json", chosen=chosen)
+    table = tables.tried(collect(directory), "t")
+    assert table is not None and table.notes[0] == "Each variant had 2 settings tried."
+    without = "chosen without general-1/seed0 (OSError: no space left)"
+    assert table.notes[1:] == (f"general: 1 of 2 settings trained; {without}.",)
+
+
+def test_tuning_makes_its_intervals_like_the_rest(tmp_path: Path) -> None:
+    """Of the validation losses of additive, 1.075 on average: a bootstrap interval stays inside
+    them, that of t does not.
+    """
+    directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
+    for method, expected in (("model", "[1.0506, 1.0994]"), ("bootstrap", "[1.0650, 1.0850]")):
+        tuning = part(gather(directory, method), "Tuning, on the validation split")
+        assert tuning.rows[1][:5] == ("additive", "peak=0.003", "4", "1.075", expected)
+
+
+def test_a_search_is_described(tmp_path: Path) -> None:
+    """Before the end of a search only its first seeds are trials, and a sweep without any candidate
+    yet has empty tables.
+    """
+    search = {"sampler": "tpe", "trials": 2, "pruner": None, "at_once": 2, "seed": 0, "space": {}}
+    tuned: dict[str, Any] = {"tuned": {0.001: 0.5, 0.003: 0.0}, "search": search}
+    records = collect(sweep(tmp_path / "some", **tuned, final=False))
+    assert {record.seed for record in records.trials} == {0} and len(records.trials) == 6
+    table = tables.tried(records, "model")
+    assert table is not None and "searched for (sampler=tpe, trials=2" in table.notes[0]
+    assert {row[2] for row in table.rows} == {"1"}
+    each = "{}: 2 done, 24 steps".format
+    words = "; ".join(map(each, ("additive", "general", "location")))
+    assert table.notes[0].endswith(f"Of them, {words}.")
+    records = collect(sweep(tmp_path / "none", search=search, candidates=[]))
+    comparison = compare(records)
+    assert comparison.rows == ()
+    assert tables.results(records, comparison).rows == tables.trials(records).rows == ()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.tasks import ranked, write_over_tasks
 from tests.commands.tiny import run_command
 from tests.experiments import real
@@ -70,7 +70,7 @@ def test_a_report_over_tasks_stands_beside_theirs(tmp_path: Path) -> None:
     assert "of several tasks name the folder of one" in run_command(["status", str(tmp_path)]).err
 
 
-def test_a_task_that_is_not_scored_tells_nothing_apart(
+def test_a_task_without_scores_tells_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     over(tmp_path, final=False)

@@ -36,7 +36,7 @@ def test_reported_seeds_and_all_of_the_tuning(tmp_path: Path) -> None:
     assert len(table.rows) == 4
 
 
-def test_without_tuning_there_is_one_row_and_what_is_not_recorded_is_left_out(
+def test_without_tuning_there_is_one_row(
     tmp_path: Path,
 ) -> None:
     directory = sweep(tmp_path, TWO)

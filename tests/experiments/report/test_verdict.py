@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from attnlab.experiments import Claim, better
-from attnlab.experiments.report.statistics import REFUTED, SUPPORTED, UNDECIDED
+from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED, UNDECIDED
 from attnlab.experiments.report.verdict import Verdict, describe, judge
 from tests.experiments.plans import defined
 from tests.experiments.report.tabled import compared
@@ -51,9 +51,8 @@ def test_outcomes(tmp_path: Path, weights: dict[str, float], at_least: float, ou
     left = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
     variance = (left**2).sum() / 6
     mean = sum(weight * np.mean(SCORES[variant]) for variant, weight in weights.items())
-    reach = stats.t.ppf(0.95, 6) * math.sqrt(
-        variance * sum(weight**2 for weight in weights.values()) / 4
-    )
+    squares = sum(weight**2 for weight in weights.values())
+    reach = stats.t.ppf(0.95, 6) * math.sqrt(variance * squares / 4)
     decision = found.contrasts[0].found
     assert decision is not None and decision.mean == pytest.approx(mean)
     assert decision.lower == pytest.approx(mean - reach)
@@ -65,9 +64,8 @@ def test_outcomes(tmp_path: Path, weights: dict[str, float], at_least: float, ou
 def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: Path) -> None:
     """`a` has the lower loss by 0.5: the file says "a better than b", and that is supported."""
     measure = ("loss", "min")
-    stated = Claim(
-        "It is so.", (better("additive", "general", by=0.3), better("general", "additive"))
-    )
+    contrasts = better("additive", "general", by=0.3), better("general", "additive")
+    stated = Claim("It is so.", contrasts)
     claim = defined(claim=stated, measure=measure)["claim"]
     # losses are 2.05 minus these
     scores = {"additive": (0.9, 0.92, 0.91), "general": (0.4, 0.44, 0.41)}
@@ -88,7 +86,7 @@ def test_a_claim_needs_all_its_contrasts_and_falls_with_any(tmp_path: Path) -> N
     assert verdict(tmp_path / "3", true, open_, false).outcome == REFUTED
 
 
-def test_a_conjunction_costs_nothing_where_it_is_supported_and_all_where_it_falls(
+def test_a_conjunction_costs_nothing_where_it_holds(
     tmp_path: Path,
 ) -> None:
     """What supports one contrast alone supports it in a claim of two; what refutes one alone,
@@ -124,14 +122,8 @@ def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path)
         ({"a": (0.9,), "b": (0.1,)}, "1 seed: one seed has no spread to judge by"),
         ({"a": (1.0,) * 3, "b": (0.0,) * 3}, "3 seeds: all seeds of all variants agree"),
         # sums of decimals are never quite equal: what is left of them decides nothing
-        (
-            {"a": (0.1 + 0.2, 0.4, 0.5), "b": (0.3, 0.4, 0.5)},
-            "3 seeds: the difference is 0 but for rounding",
-        ),
-        (
-            {"a": (0.9, math.nan, 0.8), "b": (0.1, 0.2, 0.3)},
-            "2 seeds: not every seed has a number (a: seed 1 diverged)",
-        ),
+        ({"a": (0.1 + 0.2, 0.4), "b": (0.3, 0.4)}, "2 seeds: the difference is 0 but for rounding"),
+        ({"a": (0.9, math.nan), "b": (0.1, 0.2)}, "1 seed: not every seed has a number (a: seed 1"),
     ],
 )
 def test_what_the_seeds_cannot_say_stays_open(

@@ -135,10 +135,8 @@ def test_plain_lines_where_there_is_no_terminal(plan: Plan, held: RunLock, tmp_p
         board.tick()
     lines = out.getvalue().splitlines()
     assert lines[0] == f"slot 1: {trial.name} starts" and len(lines) == 3
-    assert lines[1].startswith(
-        f"{trial.name}: diverged at step 10 after 0:00:00: diverged on purpose (1 done, 1 running,"
-        " 1 failed, 1 diverged of 4"
-    )
+    words = "diverged on purpose (1 done, 1 running, 1 failed, 1 diverged of 4"
+    assert lines[1].startswith(f"{trial.name}: diverged at step 10 after 0:00:00: {words}")
     assert lines[2] == f"{plan.candidates[0].id} on the test split: evaluated"
 
 
@@ -190,9 +188,8 @@ def test_the_running_and_the_best_so_far(tmp_path: Path) -> None:
     lines(workdir / "metrics.jsonl", records)
     with RunLock(workdir):
         seen = look_at_all(plan, tmp_path)
-        columns, ((name, steps, value, step, heard, by),) = running(
-            plan, tmp_path, seen, (began or 0) + 90
-        )
+        now = (began or 0) + 90
+        columns, ((name, steps, value, step, heard, by),) = running(plan, tmp_path, seen, now)
     assert columns == ["trial", "step", "loss, validation", "at step", "last heard of", "by"]
     assert (name, steps, value, step, heard) == (general.name, "0/10", 0.625, 4, "0:01:30 ago")
     assert str(by).startswith("pid ")

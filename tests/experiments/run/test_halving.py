@@ -31,9 +31,7 @@ def test_evaluations_end_with_the_last_step() -> None:
         (0, 0, 2, 0),
     ],
 )
-def test_a_round_is_cut_as_late_and_as_seldom_as_it_can(
-    trials: int, least: int, finish: int, cuts: int
-) -> None:
+def test_a_round_is_cut_late_and_seldom(trials: int, least: int, finish: int, cuts: int) -> None:
     assert rungs(trials, least, finish) == cuts
 
 
@@ -88,10 +86,8 @@ def test_whoever_asks_when_gets_the_same_end() -> None:
         until: dict[str, int | None] = {}
         while len(out) < 9 and any(made[name] < 9 for name in curves if name not in out):
             ended = {name: name in out or number == 9 for name, number in made.items()}
-            courses = [
-                Course(name, range(1, 10), curve[: made[name]], ended[name])
-                for name, curve in curves.items()
-            ]
+            now = {name: curve[: made[name]] for name, curve in curves.items()}
+            courses = [Course(name, range(1, 10), now[name], ended[name]) for name in curves]
             rule = ruling(courses, finish=2)
             out |= {name: made[name] for name in rule.pruned}
             until = dict(rule.until)

@@ -13,9 +13,8 @@ from tests.experiments import stub
 def test_only_what_has_not_settled_is_left(tmp_path: Path) -> None:
     """In running order: the first seed of every candidate before the second of any."""
     plan = stub.planned(tmp_path)
-    assert [
-        job.name.rpartition("-")[0] + job.name[-1] for job in training(plan, None, tmp_path)
-    ] == ["additive0", "general0", "additive1", "general1"]
+    names = [job.name.rpartition("-")[0] + job.name[-1] for job in training(plan, None, tmp_path)]
+    assert names == ["additive0", "general0", "additive1", "general1"]
     for trial, state in zip(
         plan.trials(), ("done", "failed", "interrupted", "diverged"), strict=True
     ):
@@ -36,9 +35,8 @@ def test_evaluations_of_chosen_candidates_by_candidate(tmp_path: Path) -> None:
     # its pictures are missing
     (plan.trials()[1].workdir(tmp_path) / "results.json").write_text("{}")
     found = finals(plan, choice, tmp_path)
-    assert [
-        (job.trials[0].candidate.variant, [one.seed for one in job.trials]) for job in found
-    ] == [("additive", [2]), ("general", [0, 1, 2])]
+    seeds = [(job.trials[0].candidate.variant, [one.seed for one in job.trials]) for job in found]
+    assert seeds == [("additive", [2]), ("general", [0, 1, 2])]
     assert found[1].name == f"{plan.candidates[1].id} on the test split"
     assert found[1].left(tmp_path) == list(found[1].trials)
 
@@ -50,9 +48,8 @@ def test_trials_that_fit_one_program_train_together(tmp_path: Path) -> None:
     for slots, sizes in ((1, [3, 3]), (2, [3, 3]), (4, [2, 1, 2, 1]), (8, [1] * 6)):
         made = stacked(jobs_, slots)
         assert [len(job.trials) for job in made] == sizes
-        assert sorted(one.name for job in made for one in job.trials) == sorted(
-            one.name for one in plan.trials()
-        )
+        names = sorted(trial.name for job in made for trial in job.trials)
+        assert names == sorted(trial.name for trial in plan.trials())
     assert stacked(jobs_, 1)[0].name == f"{plan.trials()[0].name} and 2 more"
     assert stacked([], 2) == []
     evaluation = Job("final", tuple(plan.trials()[:3]))

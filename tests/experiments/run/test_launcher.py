@@ -8,17 +8,10 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
 from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import searching
+from attnlab.experiments.run import launcher, searching
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Part
-from attnlab.experiments.run.launcher import (
-    Launcher,
-    course,
-    lock,
-    retry_failed,
-    stop_trial,
-    take_back,
-)
+from attnlab.experiments.run.launcher import Launcher
 from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
@@ -101,7 +94,7 @@ def test_nothing_is_frozen_while_a_trial_that_could_be_chosen_has_failed(tmp_pat
     ]
     assert executor.done == [] and Choice.read(tmp_path) is None
     assert not list(tmp_path.rglob("results.json"))
-    assert retry_failed(tmp_path) == 1  # though nobody knows yet whether it will be chosen
+    assert launcher.retry_failed(tmp_path) == 1  # though nobody knows yet whether it will be chosen
     stub.finish(lost, tmp_path, loss=0.5)
     assert launched(tmp_path, executor).finish() == []
     choice = Choice.read(tmp_path)
@@ -141,22 +134,22 @@ def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_pat
     made.train()
     made.finish()
     choice = (tmp_path / "choice.json").read_bytes()
-    assert retry_failed(tmp_path) == 1
-    assert [one.state for one in course(tmp_path)].count("interrupted") == 1
+    assert launcher.retry_failed(tmp_path) == 1
+    assert [one.state for one in launcher.course(tmp_path)].count("interrupted") == 1
     executor = Records(tmp_path)
     again = launched(tmp_path, executor)
     again.train()
     again.finish()
     done = [(name.partition("-")[0], name[-5:]) for name in executor.done]
     assert done == [("general", "seed1"), ("general", "split")]
-    assert (tmp_path / "choice.json").read_bytes() == choice and retry_failed(tmp_path) == 0
+    assert (tmp_path / "choice.json").read_bytes() == choice and launcher.retry_failed(
+        tmp_path
+    ) == 0
     # the diverged one stays what it is
-    assert [one.state for one in course(tmp_path)].count("done") == 3
+    assert [one.state for one in launcher.course(tmp_path)].count("done") == 3
 
 
-def test_a_search_is_asked_until_it_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_goes_on_until_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each round's trials run before the next is asked for, and those of the last one, with all
     seeds, too.
     """
@@ -199,7 +192,7 @@ def test_a_part_runs_and_nothing_is_chosen_while_others_are_open(tmp_path: Path)
 def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
     names = [trial.name for trial in plan.trials()]
-    assert stop_trial(tmp_path, names[0], "it oscillates").state == "pending"
+    assert launcher.stop_trial(tmp_path, names[0], "it oscillates").state == "pending"
     executor = Records(tmp_path)
     made = launched(tmp_path, executor)
     assert made.train() == [] and names[0] not in executor.done and made.finish() == []
@@ -208,27 +201,27 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
     assert choice.chosen["additive"]["accepted"] == {names[0]: "stopped by request: it oscillates"}
     assert choice.candidate("additive") == plan.of("additive")[1].id
     assert choice.chosen["additive"]["trained"] == 1
-    assert retry_failed(tmp_path) == 0
+    assert launcher.retry_failed(tmp_path) == 0
     for name, words in (
         (names[0], "is stopped already, at step 0: there is nothing to stop"),
         (names[1], "is done already"),
         ("additive", "'additive' is no trial: expected CANDIDATE/seedN"),
     ):
         with pytest.raises(UserError, match=words):
-            stop_trial(tmp_path, name, "")
+            launcher.stop_trial(tmp_path, name, "")
     with pytest.raises(UserError, match="the choice of its variant is frozen, so it cannot run"):
-        take_back(tmp_path, names[0])
+        launcher.take_back(tmp_path, names[0])
     (tmp_path / "choice.json").unlink()
-    take_back(tmp_path, names[0])
+    launcher.take_back(tmp_path, names[0])
     assert [one.word for one in look_at_all(plan, tmp_path)].count("interrupted") == 1
     with pytest.raises(UserError, match="is done: it was not stopped by request"):
-        take_back(tmp_path, names[1])
+        launcher.take_back(tmp_path, names[1])
 
 
 def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
     words = r"another launcher is at work there \(pid \d+ on .*\); 'status .*' shows how far"
-    with lock(tmp_path), pytest.raises(UserError, match=words):
-        lock(tmp_path)
-    lock(tmp_path).release()
+    with launcher.lock(tmp_path), pytest.raises(UserError, match=words):
+        launcher.lock(tmp_path)
+    launcher.lock(tmp_path).release()
     with pytest.raises(UserError, match="holds no sweep"):
         Plan.of_sweep(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.run import live, memory
+from attnlab.experiments.run import live
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.live import ORPHANED, Live, died
 from attnlab.experiments.run.slots import Slot
@@ -61,18 +61,16 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     process = begun(tmp_path, "wait")
     trial = read(process.job.trials[0].workdir(tmp_path))[0]["pid"]
-    os.kill(
-        int(Path(f"/proc/{trial}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
-    )
+    stat = Path(f"/proc/{trial}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
     stub.until(lambda: process._process.exitcode == ORPHANED)
     assert process.exit_code() is None
     process.ask()
     stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == ORPHANED
     assert read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
-    other = Live(
-        stub.perform, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0)
-    )
+    job = Job("train", (stub.planned(tmp_path).trials()[1],))
+    other = Live(stub.perform, tmp_path, job, Slot(0))
     stub.until(lambda: other.exit_code() == 0)
 
 
@@ -95,15 +93,12 @@ def test_what_may_have_been_for_lack_of_memory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        live,
-        "start",
-        lambda *given, **how: type("Process", (), {"pid": os.getpid(), "exitcode": None}),
-    )
-    monkeypatch.setattr(memory, "kills", lambda: before)
+    process = type("Process", (), {"pid": os.getpid(), "exitcode": None})
+    monkeypatch.setattr(live, "start", lambda *given, **how: process)
+    monkeypatch.setattr(live, "oom_kills", lambda: before)
     job = Job("train", (stub.planned(tmp_path).trials()[0],))
     process = Live(stub.perform, tmp_path, job, Slot(0))
-    monkeypatch.setattr(memory, "kills", lambda: after)
+    monkeypatch.setattr(live, "oom_kills", lambda: after)
     assert process.out_of_memory(code) == perhaps
 
 
@@ -113,3 +108,14 @@ def test_what_is_said_of_a_death() -> None:
         "ended without a word (exit code 3)",
         "ended, and nobody knows how: its server was gone",
     ]
+
+
+def test_counters_of_kills_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / name for name in ("memory.events", "memory.oom_control", "vmstat")]
+    monkeypatch.setattr(live, "OOM_COUNTERS", paths)
+    assert live.oom_kills() is None
+    paths[0].write_text("low 0\nhigh 0\nmax 4\noom 3\noom_kill 2\noom_group_kill 0\n")
+    assert live.oom_kills() == 2
+    paths[1].write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
+    paths[2].write_text("nr_free_pages 17\noom_kill soon\n")  # of a system that answers otherwise
+    assert live.oom_kills() == 7

@@ -33,9 +33,8 @@ def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None
     plan = finished(tmp_path, compare=rows(two))
     freeze(plan, tmp_path)
     freeze(plan, tmp_path)
-    more = finished(
-        tmp_path, compare=rows({**two, "dot": {"system.attention.score": "dot"}}), seeds=(0, 1, 2)
-    )
+    three = rows({**two, "dot": {"system.attention.score": "dot"}})
+    more = finished(tmp_path, compare=three, seeds=(0, 1, 2))
     freeze(dataclasses.replace(more, hash="1" * 12), tmp_path)
     first, second = looked(tmp_path)
     assert first["event"] == "choice" and first["seeds"] == (0, 1) and first["plan"] == plan.hash
@@ -45,7 +44,7 @@ def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None
     assert first["code"] is None or set(first["code"]) == {"revision", "tree", "dirty"}
 
 
-def test_a_choice_that_could_not_be_written_was_recorded_before(
+def test_a_choice_is_recorded_before_it_is_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = finished(tmp_path)
@@ -61,7 +60,7 @@ def test_a_choice_that_could_not_be_written_was_recorded_before(
 
 
 @pytest.mark.quick
-def test_every_reading_of_the_test_split_is_recorded_even_if_it_fails(
+def test_a_reading_that_fails_is_recorded_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = finished(tmp_path)

@@ -1,6 +1,7 @@
 """The launcher of workers that somebody else places, here nobody."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,8 +19,12 @@ class Workers(Placed):
     logs = "nowhere"
 
     def __init__(self, plan: Plan, directory: Path, there: list[int]) -> None:
-        super().__init__(directory, 3, stub.Board(), Stop())  # type: ignore[arg-type]
+        request = SimpleNamespace(workers=3)
+        super().__init__(directory, request, stub.Board(), Stop())  # type: ignore[arg-type]
         self.left, self.there, self.asked = plan.trials(), there, list[int]()
+
+    def prepare(self) -> None:
+        """Nothing is needed."""
 
     def workers(self) -> int:
         if self.there[0]:

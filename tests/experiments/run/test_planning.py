@@ -58,10 +58,8 @@ def test_that_changed_code_is_accepted_is_passed_on(
     made = plan()
     config = {**made.candidates[0].config, "name": "gone:Own"}
     code = provenance.code(config)
-    candidates = (
-        dataclasses.replace(made.candidates[0], config=config, code=code.digests),
-        *made.candidates[1:],
-    )
+    first = dataclasses.replace(made.candidates[0], config=config, code=code.digests)
+    candidates = (first, *made.candidates[1:])
     made = dataclasses.replace(made, candidates=candidates)
     made.write(tmp_path / "sweep")
     old = dataclasses.replace(made.candidates[0], code=None)
@@ -82,10 +80,8 @@ def test_that_changed_code_is_accepted_is_passed_on(
     assert capfd.readouterr().err == ""
     (tmp_path / "gone.py").write_text("class Own:\n    x = 1\n")
     planned.draft(file, tmp_path / "old")  # of before code was kept
-    assert capfd.readouterr().err == (
-        f"note: {tmp_path / 'old'} does not say what code it was planned with, so nobody knows"
-        " whether gone is the same\n"
-    )
+    words = "does not say what code it was planned with, so nobody knows whether gone is the same"
+    assert capfd.readouterr().err == f"note: {tmp_path / 'old'} {words}\n"
 
 
 DIES = """
@@ -143,14 +139,11 @@ def test_cores_are_written_with_the_plan(tmp_path: Path) -> None:
         assert planned.ensure(file, directory, Changes(keep=given)).keep == kept
 
 
-def test_a_mistake_that_needs_no_model_starts_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plain_mistake_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned, "_planned", None)
     with pytest.raises(UserError, match="baseline is 'additiv'; did you mean 'additive'"):
-        planned.ensure(
-            experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'"), tmp_path / "sweep"
-        )
+        file = experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'")
+        planned.ensure(file, tmp_path / "sweep")
     plan().write(tmp_path / "sweep")
     words = "holds another experiment: its name is 'which', here 'other'"
     with pytest.raises(UserError, match=words):

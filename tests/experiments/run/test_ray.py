@@ -64,11 +64,7 @@ def nobody(address: str, **settings: Any) -> None:
             [],
             "no Ray cluster answers at --ray.address=auto (Could not find any running Ray instance.)",
         ),
-        (
-            {"is_initialized": lambda: False},
-            ["--ray.address=127.0.0.1:1"],
-            "no Ray cluster answers at --ray.address=127.0.0.1:1 (",
-        ),
+        ({"is_initialized": lambda: False}, ["--ray.address=127.0.0.1:1"], "address=127.0.0.1:1 ("),
         (
             {
                 "is_initialized": lambda: True,
@@ -202,9 +198,7 @@ def test_a_second_signal_to_the_launcher_does_not_wait(
     assert module.cancels == [False, True] and time.monotonic() - began < launcher._patience / 2
 
 
-def test_the_other_workers_leave_before_an_error(
-    tmp_path: Path, stubbed: tuple[StubRay, ray.Cluster]
-) -> None:
+def test_others_leave_before_an_error(tmp_path: Path, stubbed: tuple[StubRay, ray.Cluster]) -> None:
     module, launcher = stubbed
     launcher._tasks["other"] = 1
     stub.planned(tmp_path)
@@ -285,9 +279,7 @@ def lineages(plan: Plan, directory: Path) -> list[dict[str, int]]:
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
-def test_kills_of_nodes_workers_and_launchers_lose_and_repeat_nothing(
-    cluster: Any, launch: Launch, tmp_path: Path
-) -> None:
+def test_kills_lose_and_repeat_nothing(cluster: Any, launch: Launch, tmp_path: Path) -> None:
     """Of twelve trials every step was made once, each trial by one process at a time."""
     directory = tmp_path / "sweep"
     plan = stub.planned(directory, seeds=tuple(range(6)))
@@ -318,9 +310,7 @@ def test_kills_of_nodes_workers_and_launchers_lose_and_repeat_nothing(
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_a_launcher_that_is_told_to_stop_takes_its_workers_with_it(
-    launch: Launch, tmp_path: Path
-) -> None:
+def test_a_launcher_that_stops_takes_its_workers_with_it(launch: Launch, tmp_path: Path) -> None:
     """They save; the same command goes on."""
     directory = tmp_path / "sweep"
     plan = stub.planned(directory)

@@ -61,10 +61,8 @@ def test_pictures_that_a_kill_has_prevented_are_drawn_by_the_next_launch(copy: P
     first, second = (plan.trial(candidate.id, seed).workdir(copy) for seed in plan.seeds)
     (first / "curves.png").unlink()
     shutil.rmtree(first / "maps")
-    kept = [
-        (path, path.stat().st_mtime_ns)
-        for path in (first / "results.json", second / "results.json", second / "curves.png")
-    ]
+    files = (first / "results.json", second / "results.json", second / "curves.png")
+    kept = [(path, path.stat().st_mtime_ns) for path in files]
     assert called(copy, candidate.id).returncode == 0
     assert (first / "curves.png").is_file() and (first / "maps" / "test0.npz").is_file()
     assert kept == [(path, path.stat().st_mtime_ns) for path, _ in kept]
@@ -86,9 +84,8 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
             assert known["bleu"]["high"] == 100.0
             items = Items.read(workdir)
             assert items is not None and len(items) == 1 and set(items.rules) == set(known)
-            assert all(
-                items.score(name) == results[name] for name in ("bleu", "chrf", "exact", "accuracy")
-            )
+            names = ("bleu", "chrf", "exact", "accuracy")
+            assert all(items.score(name) == results[name] for name in names)
             manifest = Manifest.read(workdir)
             assert manifest is not None and "test" not in manifest.data
             assert len(manifest.read_data(workdir)["test"]) == 64

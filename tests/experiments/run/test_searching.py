@@ -196,9 +196,7 @@ def test_a_variant_that_is_added_later_is_searched_too(tmp_path: Path) -> None:
         {"seeds": (1, 0)},
     ],
 )
-def test_a_search_that_means_something_else_begins_anew(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_a_search_of_another_meaning_begins_anew(tmp_path: Path, changes: dict[str, Any]) -> None:
     """Its plan begins without candidates, and what is known of the search before is not taken for
     its own.
     """
@@ -348,7 +346,7 @@ def evaluate(trial: Trial, directory: Path, *losses: float) -> None:
     Attempt.start(trial.workdir(directory)).end("interrupted", len(losses), "waiting")
 
 
-def test_a_setting_that_is_ahead_late_is_not_worse_for_when_it_was_looked_at(
+def test_a_setting_that_is_ahead_late_may_come_early(
     tmp_path: Path,
 ) -> None:
     """The best setting of `additive` is the worst at the first evaluation. In a round of two
@@ -370,9 +368,7 @@ def test_a_setting_that_is_ahead_late_is_not_worse_for_when_it_was_looked_at(
         assert [plan.of(variant)[0].promoted for variant in plan.variants] == [True, True]
 
 
-def test_pruned_trials_are_settled_told_once_and_never_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pruned_trials_are_never_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the launcher is killed between stopping a trial and telling the study of it."""
     search = Search(SPACE, sampler="random", trials=3, pruner="halving")
     begin(tmp_path, search, select=("macro_f1", "max"))

@@ -21,9 +21,8 @@ def tuned(directory: Path, losses: dict[str, tuple[float | None, ...]], **change
     """A plan of two variants with one or more rates each; `losses` by rate and seed, the same for
     both; None: failed.
     """
-    plan = stub.planned(
-        directory, tune=grid({"schedule.peak": tuple(float(rate) for rate in losses)}), **changes
-    )
+    tune = grid({"schedule.peak": tuple(map(float, losses))})
+    plan = stub.planned(directory, tune=tune, **changes)
     for candidate in plan.candidates:
         known = losses[str(candidate.tuned["schedule.peak"])]
         for seed, loss in zip(plan.seeds, known, strict=True):
@@ -110,9 +109,8 @@ def test_a_frozen_choice_stays_whatever_comes_later(tmp_path: Path) -> None:
         stub.finish(trial, tmp_path, loss=loss)
     assert freeze(plan, tmp_path) == choice and (tmp_path / "choice.json").read_bytes() == before
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2))
-    assert [(one.candidate.tuned["schedule.peak"], one.seed) for one in wanted(grown, choice)] == [
-        (0.1, seed) for seed in (0, 0, 1, 1, 2, 2)
-    ]
+    rates_and_seeds = [(t.candidate.tuned["schedule.peak"], t.seed) for t in wanted(grown, choice)]
+    assert rates_and_seeds == [(0.1, seed) for seed in (0, 0, 1, 1, 2, 2)]
     assert wanted(grown, None) == grown.trials()
 
 

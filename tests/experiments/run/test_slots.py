@@ -8,14 +8,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.run import slots
-from attnlab.experiments.run.slots import (
-    Slot,
-    local_slots,
-    planned_cores,
-    share,
-    usable_gpus,
-    with_planned_cores,
-)
+from attnlab.experiments.run.slots import Slot, local_slots, share, with_planned_cores
 from tests.experiments import real
 
 
@@ -34,22 +27,21 @@ def test_more_slots_than_cores_share_them() -> None:
     assert [slot.cores for slot in share(4, [0, 1], ())] == [(0,), (0,), (1,), (1,)]
 
 
-def test_gpus_go_in_turn_and_their_memory_is_divided() -> None:
-    alone = share(2, range(8), ["0", "1"])
-    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in alone] == ["0", "1"]
-    assert all("XLA_PYTHON_CLIENT_MEM_FRACTION" not in slot.environment for slot in alone)
-    shared = share(4, range(8), ["0", "1"])
-    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in shared] == ["0", "1", "0", "1"]
-    assert {slot.environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] for slot in shared} == {"0.450"}
-
-
-def test_a_trial_may_have_several_gpus() -> None:
-    pairs = share(2, range(8), ["0", "1", "2", "3"], 2)
-    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in pairs] == ["0,1", "2,3"]
-    assert all("XLA_PYTHON_CLIENT_MEM_FRACTION" not in slot.environment for slot in pairs)
-    tight = share(2, range(8), ["0", "1", "2"], 2)
-    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in tight] == ["0,1", "2,0"]
-    assert {slot.environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] for slot in tight} == {"0.450"}
+@pytest.mark.parametrize(
+    ("count", "gpus", "each", "visible", "memory"),
+    [
+        (2, "01", 1, ["0", "1"], {None}),
+        (4, "01", 1, ["0", "1", "0", "1"], {"0.450"}),
+        (2, "0123", 2, ["0,1", "2,3"], {None}),
+        (2, "012", 2, ["0,1", "2,0"], {"0.450"}),
+    ],
+)
+def test_gpus_go_in_turn_and_their_memory_is_divided(
+    count: int, gpus: str, each: int, visible: list[str], memory: set[str | None]
+) -> None:
+    used = [slot.environment for slot in share(count, range(8), list(gpus), each)]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in used] == visible
+    assert {one.get("XLA_PYTHON_CLIENT_MEM_FRACTION") for one in used} == memory
 
 
 def test_the_local_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -85,14 +77,13 @@ def test_slots_have_the_cores_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> No
     """The first of theirs; fewer are refused, or accepted and recorded. With GPUs none of it."""
     given = share(2, range(5), ())
     monkeypatch.setattr(slots, "usable_gpus", lambda: ["0"])
-    assert planned_cores(given) is None and with_planned_cores(given, 3) == given
+    assert slots.planned_cores(given) is None and with_planned_cores(given, 3) == given
     monkeypatch.setattr(slots, "usable_gpus", lambda: [])
-    assert planned_cores(given) == 2 and with_planned_cores(given, None) == given
+    assert slots.planned_cores(given) == 2 and with_planned_cores(given, None) == given
     assert [slot.cores for slot in with_planned_cores(given, 2)] == [(0, 1), (2, 3)]
     two = {"OMP_NUM_THREADS": "2", "NPROC": "2"}
-    assert all(
-        slot.environment == two and not slot.planned for slot in with_planned_cores(given, 2)
-    )
+    slots_of_two = with_planned_cores(given, 2)
+    assert all(slot.environment == two and not slot.planned for slot in slots_of_two)
     words = "was planned with 3 cores, and a slot here has 2; .* or --accept-cores"
     with pytest.raises(UserError, match=words):
         with_planned_cores(given, 3)
@@ -118,22 +109,22 @@ def test_gpus_are_found_without_jax(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     plugins = lambda group: [Plugin] if group == "jax_plugins" else []
     monkeypatch.setattr(slots.importlib.metadata, "entry_points", plugins)
-    assert usable_gpus() == ["0", "1"]
+    assert slots.usable_gpus() == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,5")
-    assert usable_gpus() == ["1", "5"]
+    assert slots.usable_gpus() == ["1", "5"]
     for hidden in ("", "-1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-        assert usable_gpus() == []
+        assert slots.usable_gpus() == []
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     for platforms, found in (("cpu", []), ("cuda,cpu", ["0", "1"]), ("tpu", [])):
         monkeypatch.setenv("JAX_PLATFORMS", platforms)
-        assert usable_gpus() == found
+        assert slots.usable_gpus() == found
     monkeypatch.delenv("JAX_PLATFORMS")
     script.write_text("#!/bin/sh\nexit 9\n")
-    assert usable_gpus() == []
+    assert slots.usable_gpus() == []
     monkeypatch.setattr(slots.importlib.metadata, "entry_points", lambda group: [])
     script.write_text("#!/bin/sh\necho 0\n")
-    assert usable_gpus() == []
+    assert slots.usable_gpus() == []
 
 
 def test_entering_binds_the_process_and_its_threads() -> None:

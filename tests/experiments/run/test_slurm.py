@@ -5,6 +5,7 @@ SLURM wants its node; the real one is `python -m tests.slurm`.
 import argparse
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -69,9 +70,8 @@ def batches(fake: Path) -> list[str]:
 def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Path) -> None:
     plan = stub.planned(tmp_path / "sweep")
     jobs = training(plan, None, tmp_path / "sweep")
-    wanted = Request(
-        2, minutes=7, warning=40, cores=3, gpus=1, partition="big", other=(("account", "me"),)
-    )
+    sizes = {"minutes": 7, "warning": 40, "cores": 3, "gpus": 1}
+    wanted = Request(2, **sizes, partition="big", other=(("account", "me"),))
     board = stub.Board()
     cluster = Cluster(tmp_path / "sweep", wanted, board, Stop())
     (fake / "after").write_text("12_0\n12_1\n")
@@ -87,9 +87,8 @@ def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Pat
     assert cluster.run(lambda: training(plan, None, tmp_path / "sweep")) == []
     thread.join()
     (batch,) = batches(fake)
-    flags = {
-        line.removeprefix("#SBATCH --") for line in batch.splitlines() if line.startswith("#SBATCH")
-    }
+    lines = [line for line in batch.splitlines() if line.startswith("#SBATCH")]
+    flags = {line.removeprefix("#SBATCH --") for line in lines}
     asked = {"array=0-1%2", "time=7", "signal=USR2@40", "cpus-per-task=3", "gpus-per-node=1"}
     others = {"partition=big", "account=me", "requeue", "open-mode=append"}
     assert asked | others | {f"job-name={cluster.name}"} <= flags and "PYTHONPATH" in batch
@@ -126,16 +125,12 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
         ("--slurm.gpus=-1", "--slurm.gpus: '-1' is no whole number from 0 to 1,024"),
         ("--grace=120", "--grace=120: SLURM ends a worker 90 s after it has warned it; give both"),
         ("--slurm.minutes=1", "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)"),
-        (
-            "--slurm.set=account",
-            "--slurm.set=account: no value given, write --slurm.set=account=VALUE",
-        ),
+        ("--slurm.set=account", "--slurm.set=account: no value given, write --slurm.set=account="),
     ],
 )
 def test_flags_are_checked(flag: str, said: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=re.escape(said)):
         request(parsed(flag))
-    assert said in str(error.value)
 
 
 def test_flags_become_the_request() -> None:
@@ -202,9 +197,8 @@ def interrupt(directory: Path) -> None:
     """What SLURM does to a job that is to leave: signals to all its processes, to the trial and the
     server it was forked from too.
     """
-    trial = json.loads(next(directory.glob("trials/additive*/seed0/events.jsonl")).read_text())[
-        "pid"
-    ]
+    (first,) = directory.glob("trials/additive*/seed0/events.jsonl")
+    trial = json.loads(first.read_text())["pid"]
     server, main = parent(trial), parent(parent(trial))
     assert set(live.SHELTERED) <= blocked(server) and signal.SIGTERM not in blocked(trial)
     for pid in (server, trial):
@@ -247,9 +241,7 @@ def test_a_trial_that_compiles_leaves_before_slurm_kills_its_worker(
     tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[WorkOptions] = []
-    monkeypatch.setattr(
-        slurm, "work", lambda directory, slots, stop, options: given.append(options)
-    )
+    monkeypatch.setattr(slurm, "work", lambda folder, slots, stop, options: given.append(options))
     ArrayJob(tmp_path)(0)
     short = Cluster(tmp_path, Request(1, warning=20), stub.Board(), Stop())
     short._job(0)

@@ -2,6 +2,7 @@
 been alone.
 """
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,26 +24,21 @@ from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
 from tests.commands.tiny import SHARED, SMALL
-from tests.experiments import stub
+from tests.experiments import plans, stub
 
 
 def candidate(name: str, *overrides: str) -> Candidate:
     """A tiny RNNsearch on dates."""
-    config = configs.load(
-        "configs/translation.py:rnnsearch",
-        [*SMALL["rnnsearch"], *SHARED, "training.steps=6", *overrides],
-    )
+    settings = [*SMALL["rnnsearch"], *SHARED, "training.steps=6", *overrides]
+    config = configs.load("configs/translation.py:rnnsearch", settings)
     return Candidate(name, name, {}, {}, json.loads(json.dumps(configs.to_dict(config))), 0, 0.0)
 
 
 def plan(*candidates: Candidate, seeds: tuple[int, ...] = (0, 1)) -> Plan:
     """A sweep of these."""
-    loss = {"metric": "loss", "mode": "min"}
-    asked: dict[str, Any] = {"name": "toy", "file": "toy.py", "question": "?", "config": "c"}
-    asked |= {"base": {}, "tune": (), "variants": {one.variant: {} for one in candidates}}
-    judged: dict[str, Any] = {"budget": None, "claim": None, "search": None, "measure": loss}
-    judged |= {"baseline": candidates[0].variant, "select": loss, "hash": "0", "created": "now"}
-    return Plan(**asked, **judged, seeds=seeds, candidates=candidates)
+    names = [one.variant for one in candidates]
+    compared = {"variants": {name: {} for name in names}, "baseline": names[0], "claim": None}
+    return dataclasses.replace(plans.plan(seeds=seeds), **compared, candidates=candidates)
 
 
 @pytest.mark.quick
@@ -58,9 +54,7 @@ def test_groups_hold_what_shares_a_program_in_order() -> None:
 
 
 @pytest.mark.full
-def test_a_group_leaves_what_each_trial_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_leaves_what_trials_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records, scores, manifest, attempts; a second process does nothing; one that is held is left
     for later.
     """
@@ -190,8 +184,5 @@ def test_what_has_settled_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
 
 def events(workdir: Path) -> list[tuple[str, str | None]]:
     """Starts and ends."""
-    return [
-        (record["event"], record.get("state"))
-        for record in attempts.read(workdir)
-        if record["event"] != "step"
-    ]
+    records = [record for record in attempts.read(workdir) if record["event"] != "step"]
+    return [(record["event"], record.get("state")) for record in records]

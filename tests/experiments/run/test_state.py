@@ -6,7 +6,7 @@ import pytest
 
 from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import counts, look, look_at_all, recorded
+from attnlab.experiments.run.state import counts, look, recorded
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock
@@ -111,26 +111,12 @@ def test_when_silence_is_too_long(trial: Trial, tmp_path: Path) -> None:
         assert [seen.stalled(seen.heard + after) for after in (590, 610)] == [False, True]
         attempts._append(workdir, "step", {"step": 4, "seconds": 8.0}, start + 460)
         assert look(trial, tmp_path).pace == 2.0  # the first three had compiling in them
-        assert [look(trial, tmp_path).stalled(start + 460 + after) for after in (1990, 2010)] == [
-            False,
-            True,
-        ]
+        seen = look(trial, tmp_path)
+        assert [seen.stalled(start + 460 + after) for after in (1990, 2010)] == [False, True]
     assert not look(trial, tmp_path).stalled(start + 1e6)  # nobody runs it
 
 
-def test_counts_name_only_what_occurs(tmp_path: Path) -> None:
-    plan = stub.planned(tmp_path)
-    first, second, third, _ = plan.trials()
-    stub.finish(first, tmp_path)
-    stub.finish(second, tmp_path, "failed")
-    with RunLock(third.workdir(tmp_path)):
-        expected = {"done": 1, "running": 1, "pending": 1, "failed": 1}
-        assert counts(look_at_all(plan, tmp_path)) == expected
-
-
-def test_seconds_are_those_of_attempts(
-    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seconds_of_attempts(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not of every word on the way, which tells of seconds too."""
     monkeypatch.setattr(attempts, "INTERVAL", 0.0)
     _, attempt = began(trial, tmp_path)

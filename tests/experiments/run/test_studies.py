@@ -78,18 +78,15 @@ def test_tpe_learns_from_what_it_is_told(tmp_path: Path) -> None:
 
 def test_variants_get_the_same_random_draws(tmp_path: Path) -> None:
     search = Search({**SPACE}, sampler="random", trials=3)
-    drawn = [
-        [studies.Study(tmp_path, search, variant, "max").ask().tuned for _ in range(3)]
-        for variant in ("a", "b")
-    ]
+    of_both = [studies.Study(tmp_path, search, variant, "max") for variant in ("a", "b")]
+    drawn = [[each.ask().tuned for _ in range(3)] for each in of_both]
     assert drawn[0] == drawn[1]
 
 
 def test_a_grid_visits_every_point_once(tmp_path: Path) -> None:
     search = Search({"a": choice(1, 2), "b": choice("x", None, (3, 4))}, sampler="grid", trials=6)
-    points = [
-        tuple(studies.Study(tmp_path, search, "v", "min").ask().tuned.values()) for _ in range(6)
-    ]
+    grid = studies.Study(tmp_path, search, "v", "min")
+    points = [tuple(grid.ask().tuned.values()) for _ in range(6)]
     assert set(points) == {(a, b) for a in (1, 2) for b in ("x", None, (3, 4))}
 
 
@@ -177,9 +174,7 @@ def test_a_journal_edited_by_hand_is_one_line(line: str, tmp_path: Path) -> None
         study(tmp_path)
 
 
-def test_without_optuna_one_line_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_optuna_one_line_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match=r"pip install 'attnlab\[search\]'"):
         study(tmp_path)

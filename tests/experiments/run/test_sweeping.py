@@ -29,15 +29,15 @@ from tests.experiments import stub
         ("off", {"CUDA_VISIBLE_DEVICES": "0"}, False),
     ],
 )
-def test_where_trials_train_together(
+def test_what_trains_together(
     stack: str, environment: dict[str, str], together: bool, tmp_path: Path
 ) -> None:
     stub.planned(tmp_path)
     options = SweepOptions([Slot(0, (), environment)], stack=stack)
-    assert sweeping._together(tmp_path, options) == together
+    assert sweeping.trains_together(tmp_path, options) == together
 
 
-def test_a_trial_lost_among_those_not_chosen_is_told_too(
+def test_a_trial_lost_and_not_chosen_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
@@ -52,23 +52,18 @@ def test_a_trial_lost_among_those_not_chosen_is_told_too(
     monkeypatch.setattr(Worker, "run", lambda worker, due: ["no slot stays"])
     options = SweepOptions([Slot(0)], stack="off", final=False)
     assert sweeping.run_sweep(tmp_path, options).wrong[1:] == ("no slot stays",)
-    words = (
-        "--skip=dot: no variant, candidate or trial is called so; choose from: additive, general"
-    )
+    words = "--skip=dot: no variant, candidate or trial is called so; choose from: additive, gen"
     with pytest.raises(UserError, match=words):
-        sweeping.run_sweep(
-            tmp_path, SweepOptions([Slot(0)], work=WorkOptions(Part.of(None, "dot")))
-        )
+        options = SweepOptions([Slot(0)], work=WorkOptions(Part.of(None, "dot")))
+        sweeping.run_sweep(tmp_path, options)
 
 
 def test_the_devices_that_configs_name(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     configs = ({"parallel": {"devices": number}} for number in (0, 4))
     assert sweeping.devices_wanted(plan) is None
-    candidates = (
-        dataclasses.replace(one, config=config)
-        for one, config in zip(plan.candidates, configs, strict=True)
-    )
+    pairs = zip(plan.candidates, configs, strict=True)
+    candidates = (dataclasses.replace(one, config=config) for one, config in pairs)
     assert sweeping.devices_wanted(dataclasses.replace(plan, candidates=tuple(candidates))) == 4
     searched = dataclasses.replace(plan, candidates=(), base={"parallel.devices": 2})
     assert sweeping.devices_wanted(searched) == 2
@@ -84,9 +79,8 @@ def test_the_outlook_of_a_search_whose_choice_is_frozen(tmp_path: Path) -> None:
         stub.finish(trial, tmp_path)
     freeze(plan, tmp_path)
     assert sweeping.outlook(plan, tmp_path) == "4 trials: seeds 0, 1; 4 of them have settled before"
-    more = dataclasses.replace(
-        plan, variants={**plan.variants, "dot": {"system.attention.score": "dot"}}
-    )
+    variants = {**plan.variants, "dot": {"system.attention.score": "dot"}}
+    more = dataclasses.replace(plan, variants=variants)
     assert sweeping.outlook(more, tmp_path) == (
         "2 settings of schedule.peak for each of 1 variants, with seed 0; the best of each with"
         " seeds 1 too; 4 of variants whose choice is frozen: at most 7 trials; 4 of them have"

@@ -96,9 +96,8 @@ def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.Mon
     assert asked(workdir, "valid", monkeypatch) == "open"
     assert "was not chosen in the sweep" in asked(workdir, "test", monkeypatch)
     # nor under another split's name
-    renamed = run_command(
-        ["evaluate", f"--workdir={workdir}", "--split=valid", "--config.data.seed=1"]
-    )
+    line = ["evaluate", f"--workdir={workdir}", "--split=valid", "--config.data.seed=1"]
+    renamed = run_command(line)
     assert renamed.code == 2
     assert "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
     (copy / "choice.json").unlink()
@@ -109,9 +108,8 @@ def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.Mon
 
 def test_nobody_trains_on_in_a_trials_folder(copy: Path) -> None:
     plan = real.plan(copy)
-    trained = run_command(
-        ["train", f"--config={plan.config}", f"--workdir={plan.trials()[0].workdir(copy)}"]
-    )
+    workdir = plan.trials()[0].workdir(copy)
+    trained = run_command(["train", f"--config={plan.config}", f"--workdir={workdir}"])
     assert trained.code == 2 and "is a trial of the sweep" in trained.err
     assert "'sweep' trains it" in trained.err
 

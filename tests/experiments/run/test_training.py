@@ -110,13 +110,10 @@ class Task:
 
 
 def test_text_scores_are_decoded_only_where_they_select(tmp_path: Path) -> None:
-    run: Any = SimpleNamespace(
-        workdir=tmp_path, config=SimpleNamespace(checkpoint=Checkpoint(by="accuracy")), task=Task()
-    )
-    records = [
-        {"step": step, "split": "valid", "loss": loss, "accuracy": score}
-        for step, loss, score in ((3, 0.9, 0.4), (6, 1.0, 0.5))
-    ]
+    config = SimpleNamespace(checkpoint=Checkpoint(by="accuracy"))
+    run: Any = SimpleNamespace(workdir=tmp_path, config=config, task=Task())
+    first = {"step": 3, "split": "valid", "loss": 0.9, "accuracy": 0.4}
+    records = [first, {**first, "step": 6, "loss": 1.0, "accuracy": 0.5}]
     lines(tmp_path / "metrics.jsonl", records)
     write_validation(run, "accuracy")
     known: dict[str, Any] = {"loss": {"better": "min"}, "accuracy": {"better": "max"}}
@@ -127,9 +124,7 @@ def test_text_scores_are_decoded_only_where_they_select(tmp_path: Path) -> None:
     known["exact"] = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 12}
     found = real.read(tmp_path / "valid.json")
     assert found["exact"] == 0.25 and found["measures"] == known
-    words = (
-        "select: the validation scores have no 'blue'; they have step, split, loss, accuracy, exact"
-    )
+    words = "the validation scores have no 'blue'; they have step, split, loss, accuracy, exact"
     with pytest.raises(UserError, match=words):
         write_validation(run, "blue")
 

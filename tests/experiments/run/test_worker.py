@@ -24,7 +24,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import jobs, live, memory, searching, worker
+from attnlab.experiments.run import jobs, live, searching, worker
 from attnlab.experiments.run.jobs import Due, Part
 from attnlab.experiments.run.live import WorkOptions
 from attnlab.experiments.run.selection import freeze
@@ -50,7 +50,7 @@ def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(worker, name, value)
     monkeypatch.setattr(Worker, "perform", staticmethod(stub.perform))
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
-    monkeypatch.setattr(memory, "kills", lambda: 0)  # of whatever else runs on this machine
+    monkeypatch.setattr(live, "oom_kills", lambda: 0)  # of whatever else runs on this machine
 
 
 def run(
@@ -71,10 +71,8 @@ def run(
 
 
 def states(plan: Plan, directory: Path) -> dict[str, str]:
-    return {
-        f"{one.trial.candidate.variant}_{one.trial.seed}": one.state
-        for one in look_at_all(plan, directory)
-    }
+    seen = look_at_all(plan, directory)
+    return {f"{one.trial.candidate.variant}_{one.trial.seed}": one.state for one in seen}
 
 
 @pytest.mark.quick
@@ -111,11 +109,8 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
     board = run(plan, tmp_path)
     ends = ["failed", "diverged", "failed", "done", "failed", "done"]
     assert [*states(plan, tmp_path).values()] == ends
-    found = {
-        one.trial.seed: one
-        for one in look_at_all(plan, tmp_path)
-        if one.trial.candidate.variant == "additive"
-    }
+    seen = look_at_all(plan, tmp_path)
+    found = {one.trial.seed: one for one in seen if one.trial.candidate.variant == "additive"}
     assert found[0].attempts == 1 and found[0].message == "ValueError: no good"
     assert found[1].attempts == 3
     assert found[1].message == "its process was killed by SIGKILL, 3 times"
@@ -131,9 +126,7 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
     ("ending", "words"),
     [("changed", "^mine.py was edited$"), ("unlocked", "^the lock of .*/seed0 does not hold bet")],
 )
-def test_what_forbids_to_go_on_ends_the_run_and_fails_no_trial(
-    ending: str, words: str, tmp_path: Path
-) -> None:
+def test_what_forbids_to_go_on_fails_no_trial(ending: str, words: str, tmp_path: Path) -> None:
     """Changed code, locks that do not hold: what runs comes to its end, nothing more is begun, and
     one line says why.
     """
@@ -193,10 +186,8 @@ def signalled(numbers: list[int], plan: Plan, directory: Path) -> Iterator[None]
 
 
 FULL = pytest.mark.full
-SIGNALS = [
-    signal.SIGINT,
-    *(pytest.param(number, marks=FULL) for number in (signal.SIGTERM, signal.SIGHUP)),
-]
+SIGNALS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=FULL)]
+SIGNALS.append(pytest.param(signal.SIGHUP, marks=FULL))
 
 
 @pytest.fixture(params=SIGNALS)
@@ -308,11 +299,11 @@ def counted(numbers: list[int]) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_trial_killed_for_memory_is_tried_again_alone(
+def test_killed_for_memory_is_tried_alone(
     known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When all others have ended; killed once more, it has failed, and says why."""
-    monkeypatch.setattr(memory, "kills", counted([*range(13)]) if known else lambda: None)
+    monkeypatch.setattr(live, "oom_kills", counted([*range(13)]) if known else lambda: None)
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
     stub.behave(tmp_path, additive_0="die", general_0="die once")
     board = run(plan, tmp_path)
@@ -341,9 +332,7 @@ def work_leaving(directory: Path, job: jobs.Job, slot: Slot) -> int:
     return 128 + signal.SIGTERM
 
 
-def test_a_trial_that_was_asked_to_leave_is_gone_on_with_however_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_left_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = stub.planned(tmp_path, seeds=(0,))
     monkeypatch.setattr(Worker, "perform", staticmethod(work_leaving))
     board = run(plan, tmp_path, [Slot(0)], part=Part(only=("additive",)))
@@ -483,9 +472,7 @@ def in_a_process(directory: Path, number: int) -> None:
 
 
 @pytest.mark.quick
-def test_a_worker_trains_all_waits_for_the_choice_and_evaluates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_waits_for_the_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = stub.planned(tmp_path)
 
     def choose() -> None:
@@ -504,9 +491,7 @@ def test_a_worker_trains_all_waits_for_the_choice_and_evaluates(
 
 
 @pytest.mark.parametrize("launched", [True, False])
-def test_a_worker_without_work_leaves(
-    launched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_leaves(launched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice is the launcher's to make; without one nothing is waited for, with one not for
     ever.
     """
@@ -527,9 +512,7 @@ def test_a_worker_takes_its_part(tmp_path: Path) -> None:
         work(tmp_path, [Slot(0)], Stop(), WorkOptions(Part(("genral",))))
 
 
-def test_workers_go_on_with_a_search_that_no_launcher_leads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_go_on_with_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search = Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2)
     plan = stub.planned(tmp_path, search=search, tune=())
 
@@ -573,16 +556,12 @@ def test_what_was_begun_comes_first_and_workers_begin_apart(tmp_path: Path) -> N
     for job in listed[3:5]:
         stub.finish(job.trials[0], tmp_path, "interrupted")
     names = [job.name for job in listed]
-    order = [
-        [names.index(job.name) for job in jobs.in_turn(listed, number, tmp_path)]
-        for number in range(3)
-    ]
+    of_each = [jobs.in_turn(listed, number, tmp_path) for number in range(3)]
+    order = [[names.index(job.name) for job in jobs_] for jobs_ in of_each]
     assert order == [[3, 4, 0, 1, 2, 5], [4, 3, 1, 2, 5, 0], [3, 4, 2, 5, 0, 1]]
 
 
-def test_what_a_worker_does_of_a_job_that_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_follows_a_job_that_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that another process holds is asked for later; a failure without a record is that of its
     trial, not of its program.
     """
@@ -603,7 +582,7 @@ def test_what_a_worker_does_of_a_job_that_ended(
     assert set(made.failures) == {trial.name for trial in job.trials}
 
 
-def test_of_a_program_the_trial_is_named_whose_lock_does_not_hold(
+def test_the_trial_whose_lock_fails_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = stub.planned(tmp_path)
@@ -621,7 +600,7 @@ def test_of_a_program_the_trial_is_named_whose_lock_does_not_hold(
         made.run(list)
 
 
-def test_an_unreadable_record_of_another_trial_stops_none_that_runs(
+def test_an_unreadable_record_stops_no_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said once; when nothing runs any more, it is raised."""

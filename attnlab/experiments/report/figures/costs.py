@@ -55,18 +55,12 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
             if taken and row.summary.mean is not None:
                 points[place] = (taken, row.summary.mean)
     every = {kind: points for kind, points in every.items() if len(points) > 1}
-    alike = [
-        kind
-        for kind, points in every.items()
-        if max(points.values())[0] <= ALIKE * min(points.values())[0]
-    ]
+    of_kind = {kind: [cost for cost, _ in points.values()] for kind, points in every.items()}
+    alike = [kind for kind, amounts in of_kind.items() if max(amounts) <= ALIKE * min(amounts)]
     steps = {row.candidate.config["training"]["steps"] for row in comparison.rows}
     left_out = {*alike, *(("FLOPs of training",) if len(steps) == 1 else ())}
-    pictures = [
-        _panel(comparison, looks, kind, points)
-        for kind, points in every.items()
-        if kind not in left_out
-    ]
+    drawn = {kind: points for kind, points in every.items() if kind not in left_out}
+    pictures = [_panel(comparison, looks, kind, points) for kind, points in drawn.items()]
     if not pictures:
         return None
     remarks = (

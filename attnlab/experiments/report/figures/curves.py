@@ -121,11 +121,8 @@ def draw(
         dots = [chart.dot(point, radius=1.8) for point in dotted]
         chart.group(look, curve.name, [band, chart.line(mean), *dots])
     if named:
-        lasts = [
-            (looks[place], list(thin[place].points.items())[-1])
-            for place in order
-            if thin[place].points
-        ]
+        drawn = [place for place in order if thin[place].points]
+        lasts = [(looks[place], list(thin[place].points.items())[-1]) for place in drawn]
         chart.end_names([(look, (x, mean)) for look, (x, (_, mean, _)) in lasts])
     return chart.text
 
@@ -154,14 +151,11 @@ def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str
     flops = [row.candidate.flops for row in comparison.rows]
     stretched = []
     if flops and min(flops) > 0 and max(flops) > NEAR * min(flops):
-        spent = [
-            {step: step * taken for step in curve.points}
-            for curve, taken in zip(curves, flops, strict=True)
-        ]
+        costs = zip(curves, flops, strict=True)
+        spent = [{step: step * taken for step in curve.points} for curve, taken in costs]
         stretched.append(("FLOPs of training", _over(curves, spent)))
-    clocks = [
-        _clock(row, list(curve.points)) for row, curve in zip(comparison.rows, curves, strict=True)
-    ]
+    of_rows = zip(comparison.rows, curves, strict=True)
+    clocks = [_clock(row, list(curve.points)) for row, curve in of_rows]
     if any(clocks):
         stretched.append(("seconds of training steps", _over(curves, clocks)))
     return stretched

@@ -31,9 +31,8 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
     taken = _fitting({place: images[place] for place in order})
     order = [place for place in ranked(comparison) if place in taken]
     blocks = "".join(_block(looks[place], taken[place]) for place in order)
-    missing = [
-        looks[place].name for place in ranked(comparison) if place in images and place not in taken
-    ]
+    left_out = [place for place in ranked(comparison) if place in images and place not in taken]
+    missing = [looks[place].name for place in left_out]
     count = {place: sum(map(len, images[place].values())) for place in order}
     fewer = sum(count[place] > sum(map(len, taken[place].values())) for place in order)
     remarks = (

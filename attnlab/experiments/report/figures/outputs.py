@@ -5,6 +5,7 @@ with all variants that gave it.
 import difflib
 from collections.abc import Sequence
 
+from attnlab.experiments.define import grouped
 from attnlab.experiments.report.answers import Answer
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import ranked
@@ -29,11 +30,8 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure 
         {place: answered[place][index] for place in order if index < len(answered[place])}
         for index in range(number)
     ]
-    blocks = [
-        _example(index, alike, looks)
-        for index, answers in enumerate(given)
-        for alike in _by_example(answers)
-    ]
+    groups = [(place, alike) for place, each in enumerate(given) for alike in _by_example(each)]
+    blocks = [_example(place, alike, looks) for place, alike in groups]
     body = fold_after(SHOWN, "examples", '<div class="outputs">', blocks, "</div>")
     referred = any(answer.reference for answers in answered.values() for answer in answers)
     remarks = (
@@ -48,10 +46,8 @@ def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
     """Groups the answers (by row index) to examples of one number by source and reference; variants
     with other test data have other examples.
     """
-    examples: dict[tuple[str, str], dict[int, Answer]] = {}
-    for place, answer in given.items():
-        examples.setdefault((answer.source, answer.reference), {})[place] = answer
-    return list(examples.values())
+    examples = grouped(((each.source, each.reference), (row, each)) for row, each in given.items())
+    return list(map(dict, examples.values()))
 
 
 def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> str:
@@ -61,9 +57,7 @@ def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> st
     example = next(iter(given.values()))
     lines = [("source", example.source), ("reference", example.reference)]
     head = "".join(f"<dt>{name}</dt><dd>{_broken(text)}</dd>" for name, text in lines if text)
-    by_text: dict[str, list[int]] = {}
-    for place, answer in given.items():
-        by_text.setdefault(answer.answer, []).append(place)
+    by_text = grouped((answer.answer, place) for place, answer in given.items())
     rows = [_answer(text, places, example.reference, looks) for text, places in by_text.items()]
     table = fold_after(DIFFERENT, "answers", "<table><tbody>", rows, "</tbody></table>")
     heading = f"<h3>example {number + 1}</h3>{f'<dl>{head}</dl>' if head else ''}"

@@ -69,11 +69,8 @@ def searched(records: Records) -> dict[str, list[Tried]]:
     which at least three have a score.
     """
     every = {variant: tried(records, variant) for variant in records.plan.variants}
-    return {
-        variant: tries
-        for variant, tries in every.items()
-        if sum(trial.score is not None for trial in tries) > 2
-    }
+    scored = {name: [each for each in every[name] if each.score is not None] for name in every}
+    return {variant: tries for variant, tries in every.items() if len(scored[variant]) > 2}
 
 
 def search(
@@ -114,9 +111,8 @@ def importances(every: Mapping[str, list[Tried]]) -> Table | None:
         for variant, tries in every.items()
     }
     whole = {variant: tries for variant, tries in whole.items() if len(tries) >= LEAST}
-    names = list(
-        dict.fromkeys(name for tries in whole.values() for trial in tries for name in trial.tuned)
-    )
+    choices = (trial.tuned for tries in whole.values() for trial in tries)
+    names = list(dict.fromkeys(name for tuned in choices for name in tuned))
     if not names:
         return None
     rows = []
@@ -189,9 +185,7 @@ def _history(look: Look, tries: Sequence[Tried], metric: str, mode: str) -> str:
         place = (float(trial.number), score)
         mark = chart.cross(place) if trial.stopped else chart.dot(place)
         ring = chart.dot(place, "ring", 6.0) if trial.chosen else ""
-        label = (
-            f"{trial.number}: {metric} {number(score)}{' when stopped' if trial.stopped else ''},"
-            f" {settings(trial.tuned)}"
-        )
+        when = " when stopped" * trial.stopped
+        label = f"{trial.number}: {metric} {number(score)}{when}, {settings(trial.tuned)}"
         chart.group(look, label, [mark, ring])
     return chart.text

@@ -1,11 +1,14 @@
-"""Every seed's number as a dot, with the mean and its interval, a line a row, the best mean
-first.
+"""Strips: every seed's number as a dot, with the mean and its interval, a line a row, the best mean
+first; and every effect of a setting with its interval.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
+from attnlab.experiments.report.effects import Effect
 from attnlab.experiments.report.figures.colours import ranked, reach
+from attnlab.experiments.report.statistics.family import Summary
 from attnlab.pages.html import Figure, literal, table_element
 from attnlab.pages.scales import Scale
 from attnlab.pages.svg import Look
@@ -27,11 +30,11 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     based = next((look.row for look in looks if look.kind == "base"), None)
     base = None if based is None else comparison.rows[based].summary.mean
     shown = [place for place in ranked(comparison) if comparison.rows[place].values]
-    rows = "\n".join(line(comparison.rows[place], looks[place], scale, base) for place in shown)
+    rows = "\n".join(_line(comparison.rows[place], looks[place], scale, base) for place in shown)
     rest = [row for row in comparison.rows if not row.values]
     named = ", ".join(f"{row.name} ({'; '.join(row.missing)})" for row in rest[:NAMED])
     more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
-    head = f'<th>variant</th><th class="strip" data-fixed>{axis(scale)}</th>'
+    head = f'<th>variant</th><th class="strip" data-fixed>{_axis(scale)}</th>'
     head += '<th class="number">mean</th><th class="number">n</th>'
     table = table_element("strips sortable", head, rows)
     remarks = (
@@ -44,15 +47,37 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     return Figure(f"{basis.metric} by seed, {split} split", table, remarks)
 
 
-def axis(scale: Scale) -> str:
+def strips(effects: Sequence[Effect], comparison: Comparison) -> Figure | None:
+    """Returns the figure with a strip (difference and interval) for each effect that has a number,
+    or None if no effect has one.
+    """
+    shown = [(effect, gap) for effect in effects if (gap := effect.difference) is not None]
+    if not shown:
+        return None
+    ends = [end for _, gap in shown for end in (gap.mean, *(gap.interval or ()))]
+    scale, rows = Scale.over([0.0, *ends], 0.0, 100.0, log=False), []
+    for place, (effect, gap) in enumerate(shown):
+        summary = Summary(effect.n, gap.mean, None, gap.interval)
+        row = dataclasses.replace(
+            comparison.rows[0], name=effect.name, values={}, missing=(), summary=summary
+        )
+        look = Look(-1 - place, effect.name, "c0" if effect.decided else "other")
+        rows.append(_line(row, look, scale, 0.0))
+    head = f'<th>effect</th><th class="strip" data-fixed>{_axis(scale)}</th>'
+    head += '<th class="number">difference</th><th class="number">n</th>'
+    notes = ("The bar is the interval, the dashed line no effect; grey is not told from it.",)
+    body = table_element("strips", head, "\n".join(rows))
+    return Figure(f"Effects on {comparison.basis.metric}", body, notes)
+
+
+def _axis(scale: Scale) -> str:
     """Returns an SVG element with the numbers of the axis of the strips."""
-    names = "".join(
-        f'<text x="{scale(value):.1f}%" y="12">{text}</text>' for value, text in scale.ticks(5)
-    )
+    texts = (f'<text x="{scale(x):.1f}%" y="12">{text}</text>' for x, text in scale.ticks(5))
+    names = "".join(texts)
     return f'<svg width="100%" height="16">{names}</svg>'
 
 
-def line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
+def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
     """Returns a table row as HTML: the variant with the number of missing seeds, its strip of seeds
     as dots on `scale` (with the baseline's mean `base`), its mean and its number of seeds.
     """
@@ -78,15 +103,10 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
     if row.summary.interval is not None:
         low, high = row.summary.interval
         left, right = scale.clipped(low), scale.clipped(high)
-        parts.append(
-            f'<line class="thin" x1="{left:.2f}%" x2="{right:.2f}%" y1="{_MIDDLE:g}"'
-            f' y2="{_MIDDLE:g}"/>'
-        )
-        parts += [
-            _upright(scale(end), 7, 15, "thin")
-            for end in (low, high)
-            if scale.low <= end <= scale.high
-        ]
+        level = f'y1="{_MIDDLE:g}" y2="{_MIDDLE:g}"'
+        parts.append(f'<line class="thin" x1="{left:.2f}%" x2="{right:.2f}%" {level}/>')
+        ends = [end for end in (low, high) if scale.low <= end <= scale.high]
+        parts += [_upright(scale(end), 7, 15, "thin") for end in ends]
     values = list(row.values.items())
     spread = 5.0 / max(len(values) - 1, 1)
     for place, (seed, value) in enumerate(values):
@@ -101,10 +121,8 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
     return f"{begin}{''.join(parts)}</svg>"
 
 
-def _upright(place: float, top: float, bottom: float, kind: str) -> str:
-    return (
-        f'<line class="{kind}" x1="{place:.2f}%" x2="{place:.2f}%" y1="{top:g}" y2="{bottom:g}"/>'
-    )
+def _upright(x: float, top: float, bottom: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x:.2f}%" x2="{x:.2f}%" y1="{top:g}" y2="{bottom:g}"/>'
 
 
 def _row_text(row: Row) -> str:

@@ -7,15 +7,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from attnlab.experiments.report.statistics import power, seeds
+from attnlab.experiments.report.statistics import seeds, spread
+from attnlab.experiments.report.statistics.power import Dunnett
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
-from attnlab.experiments.report.statistics.spread import (
-    bootstrap_interval,
-    deviation,
-    effect_size,
-    quantile,
-    upper_tail,
-)
 
 if TYPE_CHECKING:
     from attnlab.experiments.report.statistics.model import Estimate, Fit, Values
@@ -155,7 +149,7 @@ class Family:
         spreads = {name: seeds.spread(runs) for name, runs in several.items()}
         outlying = {}
         for name, runs in self.values.items():
-            others = seeds.typical([spread for other, spread in spreads.items() if other != name])
+            others = seeds.typical([size for other, size in spreads.items() if other != name])
             if apart := seeds.apart(runs, others, self.model.rounding):
                 outlying[name] = apart
         return outlying
@@ -170,12 +164,14 @@ class Family:
         estimate = self.model.alone(variant, math.fsum(values) / len(values))
         interval = None
         if method == "bootstrap":
-            interval = bootstrap_interval(values, 1 - self.alpha)
+            interval = spread.bootstrap_interval(values, 1 - self.alpha)
         elif estimate.error is not None:
             judging = (estimate, *self.model.judging({variant: 1.0})[1:])
             reach = self._reach(judging, 1 - self.alpha / 2)
             interval = self.scale.around(estimate.value, len(values), reach)
-        return Summary(len(values), estimate.value, deviation(values), interval, estimate.freedom)
+        return Summary(
+            len(values), estimate.value, spread.deviation(values), interval, estimate.freedom
+        )
 
     def against(self, baseline: str) -> dict[str, Difference]:
         """Returns the difference of every other variant to the baseline (variant minus baseline) by
@@ -192,10 +188,8 @@ class Family:
         the fitted model.
         """
         groups = len(self.model.names)
-        return {
-            (first, second): self._difference({first: 1.0, second: -1.0}, (), groups)
-            for first, second in itertools.combinations(self.model.names, 2)
-        }
+        pairs = itertools.combinations(self.model.names, 2)
+        return {(a, b): self._difference({a: 1.0, b: -1.0}, (), groups) for a, b in pairs}
 
     def effects(
         self, sums: Mapping[str, Mapping[str, float]], count: int = 0
@@ -220,7 +214,7 @@ class Family:
         a, b, c = (self.model.estimate(weights) for weights in (part, whole, rest))
         if not a.variance or not b.variance or c.variance is None:
             return None
-        square = quantile(a.freedom, 1 - self.alpha / 2) ** 2
+        square = spread.quantile(a.freedom, 1 - self.alpha / 2) ** 2
         least, ab = b.value**2 - square * b.variance, (a.variance + b.variance - c.variance) / 2
         if least <= 0:
             return None
@@ -276,7 +270,7 @@ class Family:
         away = total.value - at_least
         tests = [(judge.freedom, away / judge.error) for judge in judging if judge.error]
         p, refuted = (
-            max(upper_tail(freedom, sign * t) for freedom, t in tests) for sign in (1, -1)
+            max(spread.upper_tail(freedom, sign * t) for freedom, t in tests) for sign in (1, -1)
         )
         refuted = min(1.0, contrasts * refuted)
         lower = total.value - self._reach(judging, 1 - self.alpha)
@@ -299,12 +293,15 @@ class Family:
         runs = self._runs(variant, baseline)
         run = estimate.error / math.sqrt(sum(1 / n for n in runs))
         per_seed = estimate.freedom / max(1, max(self.model.runs) - 1)
-        return power.detectable(min(runs), run, per_seed, len(self.model.names) - 1, self.alpha)
+        test = Dunnett(run, per_seed, len(self.model.names) - 1, self.alpha)
+        return test.detectable(min(runs))
 
     @staticmethod
     def _reach(judging: "Iterable[Estimate]", level: float) -> float:
         """How far the widest of several bounds at `level` is from the value."""
-        return max(judge.error * quantile(judge.freedom, level) for judge in judging if judge.error)
+        return max(
+            judge.error * spread.quantile(judge.freedom, level) for judge in judging if judge.error
+        )
 
     def _runs(self, *names: str) -> list[int]:
         return [self.model.runs[self.model.names.index(name)] for name in names]
@@ -346,7 +343,7 @@ class Family:
         )
         variances = [self.model.run_variance(name) or 0.0 for name in weights]
         run = sum(variances) / len(variances) * (last.variance or 0.0) / (shared.variance or 1.0)
-        effect = effect_size(shared.value, run, last.freedom)
+        effect = spread.effect_size(shared.value, run, last.freedom)
         why, p = (TIE, 1.0) if tie else ("", p)
         return Difference(
             shared.value, simultaneous, single, p, effect, last.freedom, why, last.own

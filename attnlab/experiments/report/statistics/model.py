@@ -105,7 +105,7 @@ class Fit:
         if separate is None or not separate.variance or not shared.variance:
             return (shared,)
         ratio, f = separate.variance / shared.variance, separate.freedom
-        rest, left = self._rest(weights) or (math.nan, shared.freedom - f)
+        rest, left = self._variance_of_others(weights) or (math.nan, shared.freedom - f)
         if left < 0.5:  # its own spread is all there is
             return (shared,)
         # Without others to judge by, it is what the rest has added to the shared variance.
@@ -113,7 +113,7 @@ class Fit:
         chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
         return (shared, separate) if chance < WIDER else (shared,)
 
-    def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
+    def _variance_of_others(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
         """Returns the error variance of the variants with weight 0, divided by the shared variance,
         and its degrees of freedom; returns None if seeds are no block, if the weights do not sum to
         0, and if there are fewer than two such variants or seeds.
@@ -144,9 +144,8 @@ class Fit:
         runs = (~np.isnan(table)).sum(1)
         if not len(w) or runs.min() < 2:
             return None
-        return Estimate(
-            value, *_sum(w**2 * np.nanvar(table, 1, ddof=1) / runs, runs - 1.0), own=True
-        )
+        variances = w**2 * np.nanvar(table, 1, ddof=1) / runs
+        return Estimate(value, *_sum(variances, runs - 1.0), own=True)
 
     def estimate(self, weights: Mapping[str, float]) -> Estimate:
         """Returns the sum over variants of weight times mean, with its variance and degrees of
@@ -180,9 +179,8 @@ class Fit:
             return self.estimate({name: 1.0})
         variance, square, freedom, _ = self.block
         parts = np.array([self.variances[place], variance]) / self.runs[place]
-        return Estimate(
-            mean, *_sum(parts, np.array([self.freedom, freedom if square else math.inf]))
-        )
+        freedoms = np.array([self.freedom, freedom if square else math.inf])
+        return Estimate(mean, *_sum(parts, freedoms))
 
     def run_variance(self, name: str) -> float | None:
         """Of one run of a variant, without the seed's part, or None if unknown."""

@@ -60,9 +60,8 @@ def effect_size(difference: float, variance: float, freedom: float) -> float | N
     """
     if freedom < 2 or variance <= 0:
         return None
-    correction = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(
-        freedom / 2
-    )
+    logarithm = math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)
+    correction = math.exp(logarithm) / math.sqrt(freedom / 2)
     return correction * difference / math.sqrt(variance)
 
 

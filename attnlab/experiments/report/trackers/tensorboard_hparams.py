@@ -105,9 +105,8 @@ def _end(run: Tracked) -> dict[str, Any]:
     from tensorboardX.proto.api_pb2 import Status
     from tensorboardX.proto.plugin_hparams_pb2 import SessionEndInfo
 
-    state = {"done": "STATUS_SUCCESS", "running": "STATUS_RUNNING"}.get(
-        run.facts["state"], "STATUS_FAILURE"
-    )
+    states = {"done": "STATUS_SUCCESS", "running": "STATUS_RUNNING"}
+    state = states.get(run.facts["state"], "STATUS_FAILURE")
     return {"session_end_info": SessionEndInfo(status=Status.Value(state), end_time_secs=run.ended)}
 
 

@@ -29,9 +29,8 @@ def test_the_first_and_the_baseline_stand_out_of_many(tmp_path: Path) -> None:
     assert [look.kind for look in drawn[:8]] == [*(f"c{place}" for place in range(7)), "other"]
     assert drawn[15].kind == "base" and sum(look.shown for look in drawn) == 8
     text = legend(found, drawn)
-    places = [
-        text.index(words) for words in ("v0<", "v15 (baseline)", "in grey: 12 others", "v19<")
-    ]
+    words = ("v0<", "v15 (baseline)", "in grey: 12 others", "v19<")
+    places = [text.index(name) for name in words]
     assert places == sorted(places)
 
 
@@ -50,7 +49,7 @@ def test_an_axis_reaches_as_far_as_seeds_and_not_as_far_as_any_interval(tmp_path
 
 
 @pytest.mark.quick
-def test_before_the_choice_nobody_is_the_baseline_and_who_has_no_number_is_grey(
+def test_before_the_choice_nobody_is_the_baseline(
     tmp_path: Path,
 ) -> None:
     scores = {"a": (math.nan,), "b": (0.7,), "c": (0.8,)}

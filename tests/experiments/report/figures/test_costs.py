@@ -24,7 +24,7 @@ from tests.experiments.synthetic import STEPS
         ([], "max", []),
     ],
 )
-def test_the_front_is_what_nothing_beats_in_both(
+def test_the_front_is_unbeaten(
     points: list[tuple[float, float]], mode: str, found: list[int]
 ) -> None:
     assert front(points, mode) == found

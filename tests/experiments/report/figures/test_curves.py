@@ -52,14 +52,10 @@ def test_few_lines_are_named_and_many_have_the_first_in_colour() -> None:
     assert root.attrib["aria-label"] == "loss & <more>" and "width" not in root.attrib
     expected = {"a <b>", "$x_1$"}
     assert {one.text for one in root.iter("text") if one.get("class") == "label"} == expected
-    lines = [
-        Line(f"line {place}", dict.fromkeys((1, 2, 3), (place, place, place + 1.0)), 2)
-        for place in range(50)
-    ]
-    styles = [
-        Look(place, line.name, "c0" if place == 7 else "base" if place == 9 else "other")
-        for place, line in enumerate(lines)
-    ]
+    points = [dict.fromkeys((1, 2, 3), (place, place, place + 1.0)) for place in range(50)]
+    lines = [Line(f"line {place}", each, 2) for place, each in enumerate(points)]
+    kinds = {7: "c0", 9: "base"}
+    styles = [Look(place, f"line {place}", kinds.get(place, "other")) for place in range(50)]
     many = curves.draw(lines, "loss", styles, [7, *(place for place in range(50) if place != 7)])
     assert many.count("<title>line ") == 50 and 'class="label"' not in many
     assert many.count('class="band"') == 2

@@ -12,14 +12,9 @@ import pytest
 
 from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.figures import search
 from attnlab.experiments.report.figures.colours import looks
-from attnlab.experiments.report.figures.search import (
-    importance,
-    importances,
-    search,
-    searched,
-    tried,
-)
+from attnlab.experiments.report.figures.search import importance, importances, searched, tried
 from attnlab.pages.svg import Look
 from tests.experiments.report.tabled import drawn
 from tests.experiments.synthetic import end, lines, sweep
@@ -33,7 +28,7 @@ def tuned(directory: Path, peaks: dict[float, float] = PEAKS) -> Records:
 
 def pictures(records: Records, styles: Sequence[Look] = ()) -> str:
     """The figure of the search as HTML."""
-    return drawn(search(records, searched(records), styles))
+    return drawn(search.search(records, searched(records), styles))
 
 
 @pytest.mark.quick
@@ -78,7 +73,7 @@ def test_a_panel_a_variant_with_the_best_so_far(tmp_path: Path) -> None:
     assert "no importance" not in text
     assert "5: loss 1.150, peak=0.005" in text and "A cross" not in text
     plain = collect(sweep(tmp_path / "plain"))
-    assert search(plain, searched(plain), []) is None
+    assert search.search(plain, searched(plain), []) is None
     some = tuned(tmp_path / "few", {0.1: 0.0, 0.2: 0.1, 0.3: 0.2})
     few = pictures(some)
     assert few.count("<figure>") == 2 and importances(searched(some)) is None
@@ -97,11 +92,7 @@ GRID = list(itertools.product((1, 2, 3), ("x", "y", "z")))
         ([1] * 9, [float(one) for one, _ in GRID], None),
         ([one for one, _ in GRID], [1.0] * 9, None),
         (list("abcdefghi"), [float(place) for place in range(9)], None),
-        (
-            [0.01 * place for place in range(20)],
-            [*map(float, range(19)), 1e9],
-            1 - (40 / 16) / (665 / 19),
-        ),
+        ([0.01 * i for i in range(20)], [*map(float, range(19)), 1e9], 1 - (40 / 16) / (665 / 19)),
     ],
 )
 def test_importance(values: list[Any], scores: list[float], share: float | None) -> None:
@@ -116,9 +107,8 @@ def test_importance_of_noise_is_near_nothing() -> None:
     degrees of freedom).
     """
     chance = random.Random(0)
-    shares = [
-        importance([one for one, _ in GRID], [chance.random() for _ in GRID]) for _ in range(400)
-    ]
+    sizes = [one for one, _ in GRID]
+    shares = [importance(sizes, [chance.random() for _ in GRID]) for _ in range(400)]
     assert sum(share or 0.0 for share in shares) / 400 < 0.16
 
 

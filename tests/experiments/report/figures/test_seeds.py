@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.experiments.report.contents import gather
+from attnlab.experiments.report.figures import seeds
 from attnlab.experiments.report.figures.colours import looks
-from attnlab.experiments.report.figures.seeds import seeds
 from attnlab.pages.html import Figure
 from tests.experiments.report.tabled import compared, drawn
+from tests.experiments.report.test_effects import made
 
 
 def strips(directory: Path, scores: dict[str, tuple[float, ...]]) -> Figure | None:
     comparison = compared(directory, scores, claim=None)
-    return seeds(comparison, looks(comparison, next(iter(scores))))
+    return seeds.seeds(comparison, looks(comparison, next(iter(scores))))
 
 
 @pytest.mark.quick
@@ -40,15 +42,14 @@ def test_an_interval_beyond_the_picture_is_cut_and_has_no_end(tmp_path: Path) ->
         dataclasses.replace(row, summary=dataclasses.replace(row.summary, interval=one))
         for row, one in zip(comparison.rows, ends, strict=True)
     ]
-    made = seeds(dataclasses.replace(comparison, rows=tuple(rows)), looks(comparison, "a"))
-    by_row = {
-        row[14]: re.findall(r'class="thin" x1="([-\d.]+)%" x2="([-\d.]+)%"', row)
-        for row in re.findall(r"<tr data-row.*?</tr>", drawn(made))
-    }
+    shown = dataclasses.replace(comparison, rows=tuple(rows))
+    text = drawn(seeds.seeds(shown, looks(comparison, "a")))
+    rows = re.findall(r"<tr data-row.*?</tr>", text)
+    thin = r'class="thin" x1="([-\d.]+)%" x2="([-\d.]+)%"'
+    by_row = {row[14]: re.findall(thin, row) for row in rows}
     assert by_row["0"] == [("0.00", "100.00")] and len(by_row["1"]) == 3
-    assert all(
-        0 <= float(end) <= 100 for pairs in by_row.values() for pair in pairs for end in pair
-    )
+    ends = [float(end) for pairs in by_row.values() for pair in pairs for end in pair]
+    assert 0 <= min(ends) <= max(ends) <= 100
 
 
 def test_nothing_to_show_is_no_section(tmp_path: Path) -> None:
@@ -56,3 +57,13 @@ def test_nothing_to_show_is_no_section(tmp_path: Path) -> None:
     text = drawn(strips(tmp_path / "one", {"a": (0.5,), "b": (math.nan,)}))
     assert text.count("<circle") == 1 and text.count("<tr data-row") == 1
     assert "Without a number: b (seed 0 diverged)." in text
+
+
+def test_each_effect_has_its_strip_with_a_line_where_none_would_be(tmp_path: Path) -> None:
+    made(tmp_path)
+    contents = gather(tmp_path)
+    text = drawn(seeds.strips(contents.effects, contents.comparison))
+    rows = re.findall(r"<tr data-row.*?</tr>", text)
+    assert len(rows) == 3 and 'aria-label="norm=none: -0.1738"' in rows[0]
+    assert all('class="strip c0"' in row and 'class="front"' in row for row in rows)
+    assert seeds.strips((), contents.comparison) is None

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlab.experiments.report.statistics import Scale
 from attnlab.experiments.report.statistics.model import Fit, fit
+from attnlab.experiments.report.statistics.scale import Scale
 
 RNG = np.random.default_rng(11)
 

@@ -4,35 +4,34 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlab.experiments.report.statistics import chance_to_find, detectable, seeds_needed
+from attnlab.experiments.report.statistics.power import Dunnett
 
 
 def test_power_of_one_comparison_against_simulation() -> None:
     rng = np.random.default_rng(5)
     one, other = rng.normal(size=(2, 20_000, 4))
     found = (stats.ttest_ind(one + 2.0, other, axis=-1).pvalue < 0.05).mean()
-    assert chance_to_find(2.0, 4, 1.0, 2, 1) == pytest.approx(found, abs=0.01)
+    assert Dunnett(1.0, 2, 1).chance_to_find(2.0, 4) == pytest.approx(found, abs=0.01)
 
 
 def test_no_difference_is_found_as_often_as_alpha_says() -> None:
-    assert chance_to_find(0.0, 5, 1.0, 2, 1) == pytest.approx(0.05, abs=1e-6)
-    assert chance_to_find(0.0, 5, 1.0, 6, 5) < 0.05
+    assert Dunnett(1.0, 2, 1).chance_to_find(0.0, 5) == pytest.approx(0.05, abs=1e-6)
+    assert Dunnett(1.0, 6, 5).chance_to_find(0.0, 5) < 0.05
 
 
 @pytest.mark.parametrize(("seeds", "per_seed", "comparisons"), [(2, 2, 1), (3, 12, 11), (10, 5, 4)])
-def test_the_detectable_difference_is_found_with_its_probability(
-    seeds: int, per_seed: float, comparisons: int
-) -> None:
-    least = detectable(seeds, 0.1, per_seed, comparisons)
-    assert chance_to_find(least, seeds, 0.1, per_seed, comparisons) == pytest.approx(0.8, abs=1e-6)
-    assert detectable(seeds, 0.2, per_seed, comparisons) == pytest.approx(2 * least)
-    assert seeds_needed(least * 1.0001, 0.1, per_seed, comparisons) == seeds
+def test_the_detectable_difference_is_found(seeds: int, per_seed: float, comparisons: int) -> None:
+    test = Dunnett(0.1, per_seed, comparisons)
+    least = test.detectable(seeds)
+    assert test.chance_to_find(least, seeds) == pytest.approx(0.8, abs=1e-6)
+    assert Dunnett(0.2, per_seed, comparisons).detectable(seeds) == pytest.approx(2 * least)
+    assert test.seeds_needed(least * 1.0001) == seeds
 
 
 def test_the_known_number_for_one_standard_deviation() -> None:
     """17 runs each for d = 1, power 0.8, alpha 0.05 two-sided: the textbook's (Cohen 1988, table
     2.4.1).
     """
-    assert seeds_needed(1.0, 1.0, 2, 1) == 17
-    assert seeds_needed(1e-6, 1.0, 2, 1) is None and detectable(1, 1.0, 2, 1) is None
-    assert seeds_needed(1e6, 1.0, 2, 1) == 2
+    test = Dunnett(1.0, 2, 1)
+    assert [test.seeds_needed(size) for size in (1.0, 1e-6, 1e6)] == [17, None, 2]
+    assert test.detectable(1) is None

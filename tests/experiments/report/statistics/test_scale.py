@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from attnlab.experiments.report.statistics import Scale
+from attnlab.experiments.report.statistics.scale import Scale
 
 SHARE = Scale(0.0, 1.0, 100)
 

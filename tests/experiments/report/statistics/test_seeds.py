@@ -20,9 +20,7 @@ RNG = np.random.default_rng(2)
         ([1.0, 1.0, 1.0 - 1e-12], ()),  # rounding
     ],
 )
-def test_the_smaller_side_of_a_wide_gap_lies_apart(
-    values: list[float], found: tuple[int, ...]
-) -> None:
+def test_the_smaller_side_of_a_gap_lies_apart(values: list[float], found: tuple[int, ...]) -> None:
     assert apart(dict(enumerate(values)), 0.01, 1e-9) == found
 
 

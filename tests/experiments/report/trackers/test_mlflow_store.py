@@ -28,10 +28,8 @@ def test_what_is_read_back(tmp_path: Path) -> None:
     assert one.data.tags["seed"] == "1"
     assert one.data.metrics["final/test/exact"] == 0.8 and one.data.metrics["cost/seconds"] == 30.5
     assert one.data.metrics["final/steps_to_loss le 1.5"] == 9
-    curve = [
-        (point.step, point.value)
-        for point in client.get_metric_history(one.info.run_id, "valid/exact")
-    ]
+    history = client.get_metric_history(one.info.run_id, "valid/exact")
+    curve = [(point.step, point.value) for point in history]
     assert [step for step, _ in curve] == [3, 6, 9, 12] and curve[-1][1] == 0.8
     assert export(directory, "mlflow", out).unchanged == 8
     change(directory)

@@ -7,7 +7,7 @@ from pathlib import Path
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.trackers.runs import tracked
 from tests.experiments.report.trackers.offline import change, made
-from tests.experiments.synthetic import sweep, workdir
+from tests.experiments.synthetic import lines, sweep, workdir
 
 
 def test_ids_stay_and_digests_follow_the_records(tmp_path: Path) -> None:
@@ -22,21 +22,16 @@ def test_ids_stay_and_digests_follow_the_records(tmp_path: Path) -> None:
     assert [run.id for run in after] == [run.id for run in before]
     expected = [False, *[True] * 7]
     assert [run.digest == old.digest for run, old in zip(after, before, strict=True)] == expected
-    (directory / "plan.json").write_text(
-        json.dumps({**plan, "created": "2026-01-02T00:00:00+00:00"})
-    )
+    later = {**plan, "created": "2026-01-02T00:00:00+00:00"}
+    (directory / "plan.json").write_text(json.dumps(later))
     assert not {run.id for run in tracked(collect(directory))} & {run.id for run in before}
 
 
 def test_curves_are_by_step_and_keep_what_is_not_finite(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {"a": (0.9,)}, name="bottleneck:my/folder")
-    records = [
-        {"step": 3, "split": split, "loss": value, "note": "x"}
-        for split, value in (("train", math.nan), ("valid", 1.5))
-    ]
-    (workdir(directory, "a", 0) / "metrics.jsonl").write_text(
-        "".join(json.dumps(record) + "\n" for record in records)
-    )
+    train = {"step": 3, "split": "train", "loss": math.nan, "note": "x"}
+    records = [train, {**train, "split": "valid", "loss": 1.5}]
+    lines(workdir(directory, "a", 0) / "metrics.jsonl", records)
     (run,) = tracked(collect(directory))
     (point,) = run.curve
     assert math.isnan(point.values["train/loss"]) and point.values["valid/loss"] == 1.5

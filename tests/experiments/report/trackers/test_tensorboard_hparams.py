@@ -17,9 +17,8 @@ def test_what_stands_in_the_files(tmp_path: Path) -> None:
     directory, out = made(tmp_path / "sweep"), tmp_path / "out"
     assert export(directory, "tensorboard", out).written == 8
     (group,) = (out / "tensorboard").iterdir()
-    (value,) = Event.FromString(
-        list(events(group / "events.out.tfevents.0.sweep"))[1]
-    ).summary.value
+    _, experiment = events(group / "events.out.tfevents.0.sweep")
+    (value,) = Event.FromString(experiment).summary.value
     whole = HParamsPluginData.FromString(value.metadata.plugin_data.content).experiment
     expected = {"variant", "seed", "chosen", "schedule.peak", "system.attention.score"}
     assert {info.name for info in whole.hparam_infos} == expected
@@ -27,11 +26,8 @@ def test_what_stands_in_the_files(tmp_path: Path) -> None:
     (file,) = (group / ONE).iterdir()
     found = [Event.FromString(one) for one in events(file)]
     values = [(event.step, value) for event in found for value in event.summary.value]
-    contents = {
-        value.tag: value.metadata.plugin_data.content
-        for _, value in values
-        if value.HasField("metadata")
-    }
+    plugins = [value for _, value in values if value.HasField("metadata")]
+    contents = {value.tag: value.metadata.plugin_data.content for value in plugins}
     plugin = {tag: HParamsPluginData.FromString(content) for tag, content in contents.items()}
     settings = plugin["_hparams_/session_start_info"].session_start_info.hparams
     assert settings["variant"].string_value == "additive" and settings["seed"].number_value == 1.0
@@ -39,11 +35,8 @@ def test_what_stands_in_the_files(tmp_path: Path) -> None:
     assert settings["schedule.peak"].number_value == 0.003
     assert settings["system.attention.score"].string_value == "additive"
     assert plugin["_hparams_/session_end_info"].session_end_info.status == 1
-    scalars = {
-        (step, value.tag): value.simple_value
-        for step, value in values
-        if not value.HasField("metadata")
-    }
+    plain = [(step, value) for step, value in values if not value.HasField("metadata")]
+    scalars = {(step, value.tag): value.simple_value for step, value in plain}
     assert scalars[3, "train/tokens"] == 200.0
     assert scalars[12, "final/test/exact"] == pytest.approx(0.8)
     assert found[0].file_version == "brain.Event:2" and found[-1].wall_time == 130.5
