@@ -9,7 +9,7 @@
 
 A new family is one file with `ARCHITECTURES`, `NAMES`, `system` and `config`, and one line in `MODELS`. If its systems are not
 `decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer. One of images
-has no tokenizer: `pictures` says what it reads, and `preprocessing_files` writes that down again.
+has neither `run` nor tokenizer: `pictures` says what it reads, and `preprocessing_files` writes that down again.
 """
 
 import hashlib
@@ -167,7 +167,9 @@ def run_config(folder: Path) -> dict[str, Any]:
     """
     module, file = _module_and_file(folder)
     of_images = hasattr(module, "pictures")
-    settings: dict[str, Any] = getattr(module, "run", _continuing)(file)
+    settings: dict[str, Any] = (
+        module.pictures(file).run() if of_images else getattr(module, "run", _continuing)(file)
+    )
     if "decoding" in settings:
         settings["decoding"] |= generation.decoding(file)
     return {

@@ -136,6 +136,14 @@ def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
                 yield name, tensor
 
 
+def are_equal(where: Mapping[str, Path], name: str, other: str) -> bool:
+    """Returns whether the tensors `name` and `other` of `where` (tensor name to its file) have the
+    same shape and the same numbers.
+    """
+    first, second = (dict(tensors({key: where[key]}))[key] for key in (name, other))
+    return np.array_equal(first, second)
+
+
 def check_floats(where: Mapping[str, Path]) -> None:
     """Raises `UserError` unless the number type of each tensor of `where` (tensor name to its file)
     is a type of `FLOATS`; reads headers only.

@@ -75,11 +75,12 @@ class Name:
 
 def matrix(name: str, path: str, transposed: bool = True) -> tuple[Name, Name]:
     """Returns the `Name`s of a layer W, b (tensor names in files, parameter paths in attnlab) from
-    its module `name` in files and its path `path`; `transposed` holds for W of torch.
+    its module `name` in files and its path `path`; `transposed` holds for W of torch. A bias is that
+    of the layer with this kernel, where several heads have one of the same path.
     """
     return (
         Name(f"{name}.weight", f"{path}/kernel", transposed),
-        Name(f"{name}.bias", f"{path}/bias"),
+        Name(f"{name}.bias", f"{path}/bias", required=f"{path}/kernel"),
     )
 
 
@@ -214,10 +215,7 @@ class Names:
         folder.check_floats({name: file for name, file in where.items() if name in expected})
         extra = sorted(set(shapes) - set(expected))
         for name in [name for name in extra if self.tied.get(name) in where]:
-            first, second = (
-                dict(folder.tensors({key: where[key]}))[key] for key in (name, self.tied[name])
-            )
-            if np.array_equal(first, second):
+            if folder.are_equal(where, name, self.tied[name]):
                 extra.remove(name)
         misshapen = [
             f"{name} {list(shapes[name])} instead of {list(shape)}"
