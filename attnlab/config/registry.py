@@ -7,6 +7,7 @@ config node that names a component is a mapping `{"name": ..., field: value, ...
 """
 
 import contextlib
+import dataclasses
 import difflib
 import functools
 import importlib
@@ -36,6 +37,7 @@ T = TypeVar("T", bound=Callable[..., object], covariant=True)
 Built = TypeVar("Built")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Table(Generic[T]):
     """An ordered table of components of one type: `name -> "module:attribute"`, imported on first use.
 
@@ -48,18 +50,11 @@ class Table(Generic[T]):
         with.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        entries: Mapping[str, str],
-        base: str = "",
-        given: Sequence[str] = (),
-        declares: Sequence[str] = (),
-    ) -> None:
-        self.kind = kind
-        self.entries = dict(entries)
-        self.base = base
-        self.given, self.declares = tuple(given), tuple(declares)
+    kind: str
+    entries: Mapping[str, str]
+    base: str = ""
+    given: Sequence[str] = ()
+    declares: Sequence[str] = ()
 
     def names(self) -> list[str]:
         """The registered names, in the order of the table."""
@@ -198,6 +193,19 @@ def fields(component: Callable[..., object]) -> dict[str, object]:
     }
 
 
+def settable(component: Callable[..., object]) -> set[str]:
+    """Returns the names of the fields of a component that a config may set: those with a default, and
+    those that hold components.
+    """
+    parts: Parts = getattr(component, "parts", {})
+    parameters = fields(component).items()
+    return {
+        name
+        for name, default in parameters
+        if name in parts or default is not inspect.Parameter.empty
+    }
+
+
 def import_object(path: str, kind: type[Built]) -> Built:
     """Imports and returns the object at "module:attribute"; raises TypeError unless it is an
     instance of `kind`.
@@ -230,24 +238,15 @@ def build(
     """
     component, name = table.find(spec.get("name", "")), str(spec.get("name"))
     table.check(component, name, f"{where}={name}")
-    parameters = fields(component)
     parts: Parts = getattr(component, "parts", {})
-    annotations = hints(component)
+    annotations, allowed = hints(component), settable(component)
     values: dict[str, object] = {}
     for field, value in spec.items():
         if field == "name":
             continue
-        if (
-            field not in parts
-            and parameters.get(field, inspect.Parameter.empty) is inspect.Parameter.empty
-        ):
-            settable = [
-                key
-                for key, default in parameters.items()
-                if key in parts or default is not inspect.Parameter.empty
-            ]
+        if field not in allowed and field not in parts:
             raise UserError(
-                f"{where}: {name} has no field {field!r} to set; {nearest(field, settable)}"
+                f"{where}: {name} has no field {field!r} to set; {nearest(field, allowed)}"
             )
         if field in parts and value is not None:
             node = value if isinstance(value, (Mapping, ConfigDict)) else {"name": value}

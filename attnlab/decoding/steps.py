@@ -1,12 +1,11 @@
 """The parts of one decoding step that greedy search, sampling and beam search share."""
 
-import functools
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from attnlab.data.vocabulary import OURS, Special
@@ -28,9 +27,7 @@ def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
 
 def among(ids: jax.Array, chosen: Sequence[int]) -> jax.Array:
     """Returns which of the ids are among the `chosen` ones, bool of the same shape."""
-    return functools.reduce(
-        operator.or_, (ids == choice for choice in chosen), jnp.zeros_like(ids, bool)
-    )
+    return jnp.isin(ids, np.array(chosen, np.int32))
 
 
 def repeat_rows(tree: Any, rows: int, times: int) -> Any:
@@ -46,12 +43,10 @@ def repeat_rows(tree: Any, rows: int, times: int) -> Any:
                 f"decoding: every array of state and memory needs leading axis {rows} (the"
                 f" sentences), found shape {leaf.shape}"
             )
-    return (
-        tree
-        if times == 1
-        else jax.tree.map(
-            lambda leaf: jnp.repeat(leaf, times, axis=0) if jnp.ndim(leaf) else leaf, tree
-        )
+    if times == 1:
+        return tree
+    return jax.tree.map(
+        lambda leaf: jnp.repeat(leaf, times, axis=0) if jnp.ndim(leaf) else leaf, tree
     )
 
 
