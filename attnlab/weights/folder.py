@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from attnlab.data.readers.json_text import read_json
-from attnlab.errors import UserError
+from attnlab.errors import UserError, few
 from attnlab.records.files import write_atomic
 
 CONFIG = "config.json"
@@ -225,12 +225,6 @@ def write(
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {error}") from error
     return [*written, folder / CONFIG]
-
-
-def few(names: list[str], limit: int = 3) -> str:
-    """Joins the first `limit` names to a text, with how many more there are."""
-    suffix = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + suffix
 
 
 def _names(file: Path) -> list[str]:

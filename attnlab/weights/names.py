@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, few
 from attnlab.weights import folder
-from attnlab.weights.folder import few
 
 Shapes = Mapping[str, tuple[int, ...]]
 
