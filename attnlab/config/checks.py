@@ -221,11 +221,8 @@ def _check_missing(node: ConfigNode) -> None:
     if node.settings or not node.component:
         return
     parameters = fields(node.component)
-    missing = [
-        key
-        for key in node.tables
-        if key not in node.values and parameters.get(key) is inspect.Parameter.empty
-    ]
+    unset = [key for key in node.tables if key not in node.values]
+    missing = [key for key in unset if parameters.get(key) is inspect.Parameter.empty]
     if missing:
         flags = " and ".join(
             f"--config.{node.full_name(key)} (one of: {_names(node, key)})" for key in missing
@@ -247,9 +244,8 @@ def _check_representable(value: object, where: str) -> None:
         for item in value:
             _check_representable(item, where)
     elif type(value) is int and abs(value) >= 2**32:
-        text = (
-            value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
-        )  # Python writes out no longer ones
+        # Python writes out no longer ones
+        text = value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
         raise UserError(
             f"{where}={text}: expected a whole number below 2^32 ('show' has its bounds)"
         )
@@ -283,14 +279,9 @@ def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
         deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
         yield whole(1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST)
     elif root == "data":
-        highest = (
-            LONGEST
-            if "examples" not in defaults
-            else EXAMPLES
-            if key in ("examples", "valid", "test")
-            else GENERATED
-        )
-        yield whole(-LONGEST, highest)  # the sources say the least themselves
+        highest = EXAMPLES if key in ("examples", "valid", "test") else GENERATED
+        # the sources say the least themselves
+        yield whole(-LONGEST, highest if "examples" in defaults else LONGEST)
     else:
         yield whole(1 - 2**31)
 

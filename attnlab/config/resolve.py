@@ -349,12 +349,7 @@ def _type_name(kind: type, old: object) -> str:
     """Returns the name of a type for messages: "true or false", "tuple of int" by the items of
     `old`, "int".
     """
-    items = (
-        {type(item).__name__ for item in old} if kind is tuple and isinstance(old, tuple) else set()
-    )
-    names = {
-        bool: "true or false",
-        type(None): "None",
-        tuple: f"tuple of {items.pop()}" if len(items) == 1 else "tuple",
-    }
+    items = {type(item).__name__ for item in old} if isinstance(old, tuple) else set()
+    of_tuple = f"tuple of {items.pop()}" if len(items) == 1 else "tuple"
+    names = {bool: "true or false", type(None): "None", tuple: of_tuple}
     return names.get(kind, kind.__name__)

@@ -175,9 +175,7 @@ class Setting:
         restricted.
         """
         if self.choices:
-            return "one of: " + ", ".join(
-                repr(choice) if choice == "" else str(choice) for choice in self.choices
-            )
+            return f"one of: {', '.join(str(choice) or repr('') for choice in self.choices)}"
         return self.within.text if self.within else ""
 
 

@@ -168,8 +168,7 @@ class Decoder:
     ) -> Hypotheses:
         """As `search`, but hypotheses that have `ended` are not continued."""
         *_, run = self._by_token(params, source, limits, indices)
-        hypotheses: Hypotheses = self._compiled_finish(run)
-        return hypotheses
+        return self._compiled_finish(run)
 
     def _by_token(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
@@ -218,7 +217,6 @@ class Decoder:
             rules=self.rules(source),
             limits=limits,
             alignment=self.alignment,
-            special=self.special,
         )
 
     def begin(self, params: Any, source: jax.Array) -> tuple[Run, Any]:
@@ -256,7 +254,6 @@ class Decoder:
             limits,
             rules=self.rules(source).repeat(self.each),
             until=until,
-            special=self.special,
         )
 
     def finish(self, run: Run) -> Hypotheses:

@@ -66,21 +66,19 @@ def by_row(tree: Tree, rows: int) -> Tree:
     Rows are then independent: rows of several such trees can be joined in one, each at its own
       step, and each row gets the result it would get alone.
     """
-    spread: Tree = jax.tree.map(
+    return jax.tree.map(
         lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), tree
     )
-    return spread
 
 
 def pick(tree: Tree, places: jax.Array) -> Tree:
     """Gathers from every leaf [B,X,...] the indices `places` [B,Y] of axis 1, giving [B,Y,...]."""
-    picked: Tree = jax.tree.map(
-        lambda leaf: jnp.take_along_axis(
-            leaf, places.reshape(places.shape + (1,) * (leaf.ndim - 2)), axis=1
-        ),
-        tree,
-    )
-    return picked
+
+    def of_leaf(leaf: jax.Array) -> jax.Array:
+        at = places.reshape(places.shape + (1,) * (leaf.ndim - 2))
+        return jnp.take_along_axis(leaf, at, axis=1)
+
+    return jax.tree.map(of_leaf, tree)
 
 
 def length_limits(limits: jax.Array | None, rows: int, max_length: int) -> jax.Array:
@@ -106,5 +104,4 @@ def put(buffer: jax.Array | None, value: jax.Array | None, t: jax.Array) -> jax.
     """Returns `buffer` [L,N,S] with `value` [N,S] written at step `t`; None if either is None."""
     if buffer is None or value is None:
         return None
-    filled: jax.Array = lax.dynamic_update_index_in_dim(buffer, value.astype(buffer.dtype), t, 0)
-    return filled
+    return lax.dynamic_update_index_in_dim(buffer, value.astype(buffer.dtype), t, 0)

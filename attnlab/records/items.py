@@ -80,11 +80,8 @@ class Items:
                     " are needed"
                 )
         if len({len(rows) for rows in items.rows.values()}) > 1:
-            raise UserError(
-                "items:"
-                f" {', '.join(f'{name!r} has {len(rows)} rows' for name, rows in items.rows.items())};"
-                " one an example"
-            )
+            counts = [f"{name!r} has {len(rows)} rows" for name, rows in items.rows.items()]
+            raise UserError(f"items: {', '.join(counts)}; one an example")
         return items
 
     def __len__(self) -> int:
@@ -194,16 +191,11 @@ def bleu(sums: Sequence[float]) -> float:
     Smoothed exponentially, without effective order: the k-th order without a match has the
     precision 1 / (2^k n-grams).
     """
-    length, reference, *counts = sums
+    from sacrebleu.metrics.bleu import BLEU
+
+    length, reference, *counts = map(int, sums)
     matches, totals = counts[:ORDERS], counts[ORDERS:]
-    if not any(matches) or not all(totals):
-        return 0.0
-    halved, logs = 1.0, []
-    for match, total in zip(matches, totals, strict=True):
-        halved *= 1 if match else 2
-        logs.append(math.log(100.0 * match / total if match else 100.0 / (halved * total)))
-    brevity = 1.0 if length >= reference else math.exp(1 - reference / length)
-    return brevity * math.exp(sum(logs) / ORDERS)
+    return BLEU.compute_bleu(matches, totals, length, reference, smooth_method="exp").score
 
 
 def chrf(sums: Sequence[float]) -> float:

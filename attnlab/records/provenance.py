@@ -223,9 +223,8 @@ def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
     parts = []
     for change in changed:
         copy = folder / record["modules"][change.module]["copy"] if change.was else None
-        parts.append(
-            f"{change.text} (as it was: {copy})" if copy and copy.exists() else change.text
-        )
+        as_it_was = f" (as it was: {copy})" if copy and copy.exists() else ""
+        parts.append(f"{change.text}{as_it_was}")
     return ", ".join(parts)
 
 

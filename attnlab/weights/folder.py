@@ -163,11 +163,9 @@ def check_finite(tensor: np.ndarray, dtype: Any, name: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         converted: np.ndarray = tensor.astype(dtype, copy=False)
     if not np.isfinite(converted).all():
-        why = (
-            f"numbers that {np.dtype(dtype).name} cannot hold"
-            if np.isfinite(tensor).all()
-            else ("NaN or infinity among its numbers")
-        )
+        why = "NaN or infinity among its numbers"
+        if np.isfinite(tensor).all():
+            why = f"numbers that {np.dtype(dtype).name} cannot hold"
         raise UserError(f"{name} has {why}")
     return converted
 

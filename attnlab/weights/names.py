@@ -175,13 +175,11 @@ class Names:
             for full, name in file_names.items()
             if name not in lines and any(re.fullmatch(pattern, full) for pattern in self.dropped)
         }
-        self._compare(
-            {name: file for name, file in where.items() if name not in dropped},
-            {
-                name: line.shape([shapes[path] for path in line.paths])
-                for name, line in lines.items()
-            },
-        )
+        present = {name: file for name, file in where.items() if name not in dropped}
+        expected = {
+            name: line.shape([shapes[p] for p in line.paths]) for name, line in lines.items()
+        }
+        self._compare(present, expected)
         return lines
 
     def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:

@@ -151,5 +151,4 @@ def _shape(file: ForeignConfig, name: str) -> tuple[int, ...]:
     where = folders.files(file.folder)
     if name not in where:
         raise UserError(f"{file.folder} has no tensor {name}; expected those of torchvision")
-    shape: tuple[int, ...] = folders.headers({name: where[name]})[name][0]
-    return shape
+    return folders.headers({name: where[name]})[name][0]

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.greedy import Choose, best_token, group, start_run, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import FREE, Rules
@@ -108,15 +107,14 @@ def unrolled(
     rules: Rules = FREE,
     limits: jax.Array | None = None,
     alignment: bool = False,
-    special: Special = OURS,
 ) -> Hypotheses:
     """The hypotheses [rows,n] of greedy search, or of another choice of tokens."""
     state, memory = repeat_rows((state, memory), rows, n)
-    size, extra = {"rows": rows * n, "max_length": max_length}, {"special": special}
-    began = start_run(step, state, memory, alignment=alignment, **size, **extra)  # type: ignore[arg-type]
+    extra: dict[str, Any] = {"alignment": alignment, "special": rules.special}
+    began = start_run(step, state, memory, rows=rows * n, max_length=max_length, **extra)
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
-    ended = unroll(step, began, memory, choose, limits, rules=rules.repeat(n), special=special)
-    return sort_by_score(group(ended, rows, n, special))
+    ended = unroll(step, began, memory, choose, limits, rules=rules.repeat(n))
+    return sort_by_score(group(ended, rows, n, rules.special))
 
 
 def sample(*model: Any, key: jax.Array, rows: int, n: int = 1, **extra: Any) -> Hypotheses:

@@ -142,9 +142,8 @@ def test_equals_a_plain_loop(
 def test_several_ends_a_forced_beginning_and_another_offset(prefix_model: Any, beam: int) -> None:
     """Two of four tokens end a text, so that half of all candidates have ended."""
     special, limits = Special(ends=(5,), forced=4), np.array([6] * 12)
-    how = {"length_penalty": 1.0, "length_offset": 0, "special": special}
-    rules = Rules(special=special)
-    beams = search(prefix_model, SENTENCES, beam=beam, n_best=1, max_length=6, rules=rules, **how)
+    how = {"length_penalty": 1.0, "length_offset": 0, "rules": Rules(special=special)}
+    beams = search(prefix_model, SENTENCES, beam=beam, n_best=1, max_length=6, **how)
     for row in SENTENCES:
         oracle = plain_beam(prefix_model, row, beam, limits[row], 0, 1.0, 0.0, special, 0)
         check(beams, row, oracle)

@@ -58,7 +58,7 @@ def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
 def test_any_of_several_ends_ends_a_text(run: Any, prefix_model: Any) -> None:
     """In greedy search and in sampling; the first token is the forced one."""
     special = Special(ends=(5,), forced=4)
-    how = {"max_length": 6, "rules": Rules(special=special), "special": special}
+    how = {"max_length": 6, "rules": Rules(special=special)}
     texts = run(greedy, prefix_model, SENTENCES, **how)
     drawn = run(sample, prefix_model, SENTENCES, key=jax.random.key(0), temperature=0.0, **how)
     np.testing.assert_array_equal(texts.tokens, drawn.tokens)
