@@ -32,16 +32,9 @@ def test_what_others_call_a_setting(word: str, setting: str) -> None:
 
 
 def test_every_meaning_is_a_setting() -> None:
-    files = (
-        "translation.py:transformer",
-        "language_modelling.py:decoder",
-        "translation.py:rnnsearch",
-    )
-    full = {
-        name
-        for file in files
-        for name in configs.flat(configs.load(f"configs/{file}", ["optimizer=adamw"]))
-    }
+    full = set[str]()
+    for file in ("translation.py:transformer", "language_modelling.py", "translation.py:rnnsearch"):
+        full |= {*configs.flat(configs.load(f"configs/{file}", ["optimizer=adamw"]))}
     for word, patterns in NAMES.items():
         for pattern in patterns:
             assert any(covers(pattern, name) for name in full), (word, pattern)

@@ -12,6 +12,7 @@ from attnlab.config.warmup import note
 from attnlab.errors import UserError
 
 TRANSFORMER = "configs/translation.py:transformer"
+ENCODER = "system.encoder_attention.dropout=0.3"
 SLOTS = ("cross_attention", "decoder_attention", "encoder_attention")
 
 
@@ -28,14 +29,8 @@ SLOTS = ("cross_attention", "decoder_attention", "encoder_attention")
             ["system.*attention=linear", "system.encoder_attention=multihead"],
             {"cross_attention": "linear", "encoder_attention": "multihead"},
         ),
-        (
-            ["system.encoder_attention.dropout=0.3", "system.**.dropout=0.1"],
-            {"dropout": 0.1, "encoder_attention.dropout": 0.1},
-        ),
-        (
-            ["system.**.dropout=0.1", "system.encoder_attention.dropout=0.3"],
-            {"dropout": 0.1, "encoder_attention.dropout": 0.3},
-        ),
+        ([ENCODER, "system.**.dropout=0.1"], {"dropout": 0.1, "encoder_attention.dropout": 0.1}),
+        (["system.**.dropout=0.1", ENCODER], {"dropout": 0.1, "encoder_attention.dropout": 0.3}),
     ],
 )
 def test_what_a_pattern_sets(overrides: list[str], expected: dict[str, Any]) -> None:
@@ -155,6 +150,5 @@ def test_which_names_a_pattern_stands_for(pattern: str, name: str, stands: bool)
 
 
 def test_the_names_of_patterns() -> None:
-    names = ("a.*.b", "a.**.b", "a.*b")
-    assert all(map(is_dotted_name, names))
+    assert all(map(is_dotted_name, ("a.*.b", "a.**.b", "a.*b")))
     assert not any(map(is_dotted_name, ("", "*.a", "a..b", "a.?", None)))

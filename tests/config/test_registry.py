@@ -41,15 +41,8 @@ def function(steps: int, peak: float = 1e-3, **rest: Any) -> str:
     return f"{steps} {peak}"
 
 
-TABLE = Table(
-    "thing",
-    {
-        "plain": f"{__name__}:Plain",
-        "module": f"{__name__}:Module",
-        "function": f"{__name__}:function",
-        "gone": "no.such:X",
-    },
-)
+PLACES = {name.lower(): f"{__name__}:{name}" for name in ("Plain", "Module", "function")}
+TABLE = Table("thing", {**PLACES, "gone": "no.such:X", "holder": f"{__name__}:Holder"})
 
 
 @dataclasses.dataclass
@@ -60,9 +53,6 @@ class Holder:
     spare: Any = None
 
     parts: ClassVar[Mapping[str, Table]] = {"part": TABLE, "spare": TABLE}
-
-
-TABLE.entries["holder"] = f"{__name__}:Holder"
 
 
 @pytest.mark.quick
@@ -125,9 +115,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_build_names_what_is_wrong(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=f"^a.b{words}"):
         build(TABLE, spec, "a.b")
-
-
-def test_a_component_without_a_name_is_refused() -> None:
     with pytest.raises(UserError, match="thing '': a name is needed"):
         build(TABLE, {"hidden": 3}, "a.b")
 

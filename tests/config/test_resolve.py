@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import pytest
+from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.config.registry import Table
@@ -108,19 +109,12 @@ class Seeded(Components):
     seed: int = setting("of everything", 0, within=SEED)
 
 
-FILE = '''
-"""A stand-in."""
-import ml_collections
-
-def get_config(argument: str = "recurrent") -> ml_collections.ConfigDict:
-    config = ml_collections.ConfigDict()
-    config.seed = 0
-    config.system = {"name": argument, "attention": {"name": "additive", "hidden": 5}, "hidden": 48}
-    config.optimizer = "adam"
-    config.batch = {"buckets": [16, 32], "max_length": 32}
-    config.training = {"steps": 100, "label_smoothing": 0.1}
-    return config
-'''
+FILE = """
+def get_config(argument: str = "recurrent"):
+    system = {"name": argument, "attention": {"name": "additive", "hidden": 5}, "hidden": 48}
+    batch, training = {"buckets": [16, 32], "max_length": 32}, {"steps": 100, "label_smoothing": 0.1}
+    return {"seed": 0, "system": system, "optimizer": "adam", "batch": batch, "training": training}
+"""
 
 
 @pytest.fixture
@@ -215,10 +209,6 @@ REFUSED = {
         ("system..hidden=1", "'system.hidden'"),
         ("system.vocabulary=10", "no such key"),
         ("=10", "no such key"),
-        (
-            "decoding.n_bset=3",
-            "config.decoding.n_bset: no such key; did you mean 'decoding.n_best'",
-        ),
     ],
     "an unknown component names slot and near ones": [
         ("system.attention=multhead", "config.system.attention: unknown mechanism 'multhead'; did"),
@@ -241,8 +231,6 @@ REFUSED = {
         ("system.attention.hidden=-4", "config.system.attention.hidden=-4"),
         *((f"batch.buckets={value}", "increasing") for value in ("32,16", "0,16", "()")),
         ("decoding.n_best=9", "decoding.n_best=9 is more than decoding.beam=5"),
-        ("decoding.method=beem", "did you mean 'beam'?"),
-        ("training.ema=nan", "expected float"),
         ("training.ema=1", "below 1"),
     ],
 }
@@ -264,8 +252,8 @@ def test_replacing_a_component_brings_its_own_fields_whatever_the_order(
     chosen = {"heads": 8, "dropout": 0.0, "scale": 2.0, "kernel": "auto"}
     assert config.system.attention.to_dict() == {"name": "multihead", **chosen}
     assert config.system.hidden == 48
-    words = "config.system.attention.hidden: no such key"
-    assert words in error(file, f"{key}=multihead", "system.attention.hidden=3")
+    refusal = error(file, f"{key}=multihead", "system.attention.hidden=3")
+    assert "config.system.attention.hidden: no such key" in refusal
 
 
 def test_an_outer_replacement_comes_before_an_inner_one(file: str) -> None:
@@ -288,15 +276,9 @@ def test_a_dotted_path_names_a_users_own_component(
 
 def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "bare.py"
-    path.write_text(
-        "import ml_collections\ndef get_config(argument): return"
-        " ml_collections.ConfigDict({'system': argument})\n"
-    )
-    assert (
-        error(f"{path}:recurrent", schema=Components)
-        == "config.system: recurrent leaves its parts to you; set --config.system.attention (one"
-        " of: additive, multihead)"
-    )
+    path.write_text("def get_config(argument): return {'system': argument}\n")
+    words = "leaves its parts to you; set --config.system.attention (one of: additive, multihead)"
+    assert error(f"{path}:recurrent", schema=Components) == f"config.system: recurrent {words}"
     actual = load(f"{path}:recurrent", "system.attention=additive", schema=Components)
     assert actual.system.attention.hidden == 32
     words = "a name is needed; choose from: recurrent, stacked"
@@ -327,12 +309,9 @@ BROKEN = [
     (STORED, "config.system.layers: a PosixPath cannot be stored"),
     (
         giving({"optimizer": {"name": "adam", "b2": 1.0}}),
-        "config.optimizer.b2: no such key; choose from: b1, nesterov",
+        "b2: no such key; choose from: b1, nester",
     ),
-    (
-        giving({"optimizer": {"name": "adam", "b1": "x"}}),
-        "config.optimizer.b1='x' is of type str, expected float",
-    ),
+    (giving({"optimizer": {"name": "adam", "b1": "x"}}), "b1='x' is of type str, expected float"),
 ]
 
 
@@ -348,24 +327,13 @@ def test_a_missing_file_names_the_near_ones(file: str, tmp_path: pathlib.Path) -
     assert "no such folder" in error(f"{tmp_path}/nowhere/toy.py")
 
 
-def test_references_follow_an_override(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "linked.py"
-    path.write_text(
-        "import ml_collections\ndef get_config(argument):\n    c ="
-        " ml_collections.ConfigDict({'system': {'name': 'stacked', 'layers': 10}})\n    c.seed ="
-        " c.system.get_ref('layers') * 2\n    return c\n"
-    )
-    assert load(str(path), "system.layers=50", schema=Seeded).seed == 100
-
-
-def test_one_dictionary_used_twice_is_two_nodes(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "twice.py"
-    path.write_text(
-        "import ml_collections\ndef get_config(argument):\n    one = {'name': 'multihead', 'heads':"
-        " 2}\n    return ml_collections.ConfigDict({'system': {'name': 'stacked', 'attention': one,"
-        " 'inner': one}})\n"
-    )
-    system = load(str(path), "system.attention.heads=8", schema=Components).system
+def test_references_follow_an_override_and_one_dictionary_used_twice_is_two_nodes() -> None:
+    linked = ConfigDict({"system": {"name": "stacked", "layers": 10}})
+    linked.seed = linked.system.get_ref("layers") * 2
+    assert configs.prepare(linked, ["system.layers=50"], Seeded).seed == 100
+    one = {"name": "multihead", "heads": 2}
+    twice = ConfigDict({"system": {"name": "stacked", "attention": one, "inner": one}})
+    system = configs.prepare(twice, ["system.attention.heads=8"], Components).system
     assert (system.attention.heads, system.inner.heads) == (8, 2)
 
 

@@ -38,10 +38,8 @@ def test_what_fits_comes_back_as_its_kind() -> None:
     """Dataclasses at any depth, tuples for lists, an int as a float; of a `TypedDict` what it does
     not name stays.
     """
-    actual = read(
-        '{"inner": {"name": "a-1", "weights": {"x": 1, "y": -0.5}}, "seeds": [0, 3]}', Outer
-    )
-    assert actual == Outer(Inner("a-1", {"x": 1, "y": -0.5}), (0, 3))
+    text = '{"inner": {"name": "a-1", "weights": {"x": 1, "y": -0.5}}, "seeds": [0, 3]}'
+    assert read(text, Outer) == Outer(Inner("a-1", {"x": 1, "y": -0.5}), (0, 3))
     assert fit({"event": "end", "more": [1]}, Start | End) == {"event": "end", "more": [1]}
     assert math.isnan(parsed("NaN")) and parsed(b'"\xc3\xbc \\ud83d\\ude00"') == "ü 😀"
     assert fit(None, Inner | None) is None

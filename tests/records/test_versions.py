@@ -15,9 +15,8 @@ from tests.experiments.synthetic import edit, sweep
 ROOT = Path(__file__).resolve().parents[2]
 
 
-HEADS = pytest.mark.parametrize(
-    ("head", "file"), [(Manifest, "manifest.json"), (Plan, "plan.json")]
-)
+CASES = [(Manifest, "manifest.json"), (Plan, "plan.json")]
+HEADS = pytest.mark.parametrize(("head", "file"), CASES)
 
 
 def written(directory: Path, file: str, **fields: object) -> Path:
