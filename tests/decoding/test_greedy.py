@@ -43,14 +43,8 @@ def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
     the model's.
     """
     limits = [1, 2, 3, 4, 5, 6, 6]
-    texts = run(
-        greedy,
-        prefix_model,
-        SENTENCES,
-        max_length=6,
-        rules=Rules(min_length=3),
-        limits=np.array(limits),
-    )
+    how = {"max_length": 6, "rules": Rules(min_length=3), "limits": np.array(limits)}
+    texts = run(greedy, prefix_model, SENTENCES, **how)
     check(prefix_model, texts, limits, 3)
     assert texts.alignment is None
 

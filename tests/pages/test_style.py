@@ -17,6 +17,5 @@ def test_nothing_is_loaded_and_both_can_stand_inside_a_page() -> None:
 def test_every_colour_has_its_class_and_every_variable_is_set() -> None:
     for place, colour in enumerate(style.COLOURS):
         assert f".c{place} {{ color: {colour}; }}" in style.STYLE
-    assert set(re.findall(r"var\((--\w+)\)", style.STYLE)) == set(
-        re.findall(r"(--\w+):", style.STYLE)
-    )
+    used, given = (re.findall(form, style.STYLE) for form in (r"var\((--\w+)\)", r"(--\w+):"))
+    assert {*used} == {*given}
