@@ -21,21 +21,21 @@ NOTHING: Links = set()
 FOUR = {(0, 0), (1, 1), (2, 1), (2, 2)}
 
 
+LINKS = [
+    # by hand: one sure, one merely possible, one wrong
+    ({(0, 0), (2, 1), (1, 2)}, {(0, 0), (1, 1)}, FOUR, 1 - (1 + 2) / (3 + 2)),
+    (FOUR, FOUR, FOUR, 0.0),
+    ({(5, 5)}, FOUR, FOUR, 1.0),
+    (FOUR, NOTHING, FOUR, 0.0),  # all hits, nothing sure
+    (NOTHING, NOTHING, FOUR, 0.0),  # nothing to get wrong
+    (NOTHING, FOUR, FOUR, 1.0),
+    (FOUR, NOTHING, NOTHING, 1.0),
+    ({(0, 0)}, {(0, 0)}, {(1, 1)}, 0.0),  # a sure link is a possible one
+]
+
+
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("found", "sure", "possible", "expected"),
-    [
-        # by hand: one sure, one merely possible, one wrong
-        ({(0, 0), (2, 1), (1, 2)}, {(0, 0), (1, 1)}, FOUR, 1 - (1 + 2) / (3 + 2)),
-        (FOUR, FOUR, FOUR, 0.0),
-        ({(5, 5)}, FOUR, FOUR, 1.0),
-        (FOUR, NOTHING, FOUR, 0.0),  # all hits, nothing sure
-        (NOTHING, NOTHING, FOUR, 0.0),  # nothing to get wrong
-        (NOTHING, FOUR, FOUR, 1.0),
-        (FOUR, NOTHING, NOTHING, 1.0),
-        ({(0, 0)}, {(0, 0)}, {(1, 1)}, 0.0),  # a sure link is a possible one
-    ],
-)
+@pytest.mark.parametrize(("found", "sure", "possible", "expected"), LINKS)
 def test_error_rate(found: Links, sure: Links, possible: Links, expected: float) -> None:
     assert alignment.error_rate(found, sure, possible) == pytest.approx(expected)
 

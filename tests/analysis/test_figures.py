@@ -108,13 +108,6 @@ def test_texts_are_shaped_and_run_from_right_to_left() -> None:
     assert runs["וש"] == pytest.approx([*runs["ש"], *runs["ו"]], abs=1)
 
 
-def test_labels_are_readable() -> None:
-    assert labels.label("Straße") == "Straße" and labels.label("$x_1$") == "$x_1$"
-    assert labels.label("a\nb") == "a\\nb" and labels.label(" ") == "\N{OPEN BOX}"
-    assert labels.label("\U000f0000") == "\\U000f0000"
-    assert labels.label("x" * 40) == "x" * 23 + "…"
-
-
 def test_a_script_without_a_font_is_named_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,25 +7,24 @@ from attnlab.config.foreign import NAMES, settings_meant
 from attnlab.config.patterns import covers
 from attnlab.errors import UserError
 
+WORDS = [
+    ("optimizer.lr", "schedule.peak"),
+    ("lr", "schedule.peak"),
+    ("training.learning_rate", "schedule.peak"),
+    ("optimizer.learning-rate", "schedule.peak"),
+    ("system.heads", "system.cross_attention.heads"),
+    ("system.n_head", "system.cross_attention.heads"),
+    ("system.d_model", "system.width"),
+    ("training.epochs", "training.steps"),
+    ("training.batch_size", "batch.size"),
+    ("vocab_size", "vocabulary.size"),
+    ("training.schedule.warmup", "schedule.warmup"),
+    ("training.dropout", "system.dropout"),
+    ("training.weight_decay", "optimizer.weight_decay"),
+]
 
-@pytest.mark.parametrize(
-    ("word", "setting"),
-    [
-        ("optimizer.lr", "schedule.peak"),
-        ("lr", "schedule.peak"),
-        ("training.learning_rate", "schedule.peak"),
-        ("optimizer.learning-rate", "schedule.peak"),
-        ("system.heads", "system.cross_attention.heads"),
-        ("system.n_head", "system.cross_attention.heads"),
-        ("system.d_model", "system.width"),
-        ("training.epochs", "training.steps"),
-        ("training.batch_size", "batch.size"),
-        ("vocab_size", "vocabulary.size"),
-        ("training.schedule.warmup", "schedule.warmup"),
-        ("training.dropout", "system.dropout"),
-        ("training.weight_decay", "optimizer.weight_decay"),
-    ],
-)
+
+@pytest.mark.parametrize(("word", "setting"), WORDS)
 def test_what_others_call_a_setting(word: str, setting: str) -> None:
     with pytest.raises(UserError, match=f"did you mean '{setting}'"):
         configs.load("configs/translation.py:transformer", ["optimizer=adamw", f"{word}=1"])

@@ -64,18 +64,18 @@ def test_names_in_order_and_what_they_lead_to() -> None:
     assert defaults(TABLE.resolve("function")) == {"peak": 1e-3}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("plian", "unknown thing 'plian'; did you mean 'plain'?"),
-        ("", "thing '': a name is needed; choose from: plain, module"),
-        (None, "thing None: a name is needed"),
-        (3, "thing 3: a name is needed"),
-        ("gone", "thing 'gone': cannot import 'no.such': No module named 'no'"),
-        ("no_such_module:X", "cannot import 'no_such_module'"),
-        ("collections:Nothing", "'collections:Nothing': 'collections' has no attribute 'Nothing'"),
-    ],
-)
+NOWHERE = [
+    ("plian", "unknown thing 'plian'; did you mean 'plain'?"),
+    ("", "thing '': a name is needed; choose from: plain, module"),
+    (None, "thing None: a name is needed"),
+    (3, "thing 3: a name is needed"),
+    ("gone", "thing 'gone': cannot import 'no.such': No module named 'no'"),
+    ("no_such_module:X", "cannot import 'no_such_module'"),
+    ("collections:Nothing", "'collections:Nothing': 'collections' has no attribute 'Nothing'"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), NOWHERE)
 def test_names_that_lead_nowhere(name: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         TABLE.resolve(name)
@@ -154,17 +154,17 @@ def test_types() -> None:
                 check_type(value, hint, "x")
 
 
-@pytest.mark.parametrize(
-    ("value", "hint", "words"),
-    [
-        ("c", ABC, "x='c'; choose from: a, b"),
-        (1.5, ABC, "x=1.5 is of type float, expected 'a' or 'b' or 3"),
-        (1.5, Literal["a"] | None, "x=1.5 is of type float, expected 'a' or None"),
-        ("b", Literal["a"] | None, "x='b'.*'a'"),
-        (1, tuple[int, ...], "x=1 is of type int, expected tuple"),
-        ("x", int | float | None, "x='x' is of type str, expected int or float or None"),
-    ],
-)
+MESSAGES = [
+    ("c", ABC, "x='c'; choose from: a, b"),
+    (1.5, ABC, "x=1.5 is of type float, expected 'a' or 'b' or 3"),
+    (1.5, Literal["a"] | None, "x=1.5 is of type float, expected 'a' or None"),
+    ("b", Literal["a"] | None, "x='b'.*'a'"),
+    (1, tuple[int, ...], "x=1 is of type int, expected tuple"),
+    ("x", int | float | None, "x='x' is of type str, expected int or float or None"),
+]
+
+
+@pytest.mark.parametrize(("value", "hint", "words"), MESSAGES)
 def test_wrong_types_are_told_with_the_right_ones(value: Any, hint: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         check_type(value, hint, "x")

@@ -3,6 +3,7 @@ names what is wrong; tried on stand-in tables.
 """
 
 import dataclasses
+import itertools
 import json
 import pathlib
 from collections.abc import Mapping
@@ -67,11 +68,9 @@ class Stacked:
     inner: Any = dataclasses.field(default_factory=lambda: {"name": "additive", "hidden": 7})
     layers: int = 2
 
-    parts: ClassVar[Mapping[str, Table]] = {
-        "attention": MECHANISMS,
-        "cross": MECHANISMS,
-        "inner": MECHANISMS,
-    }
+    parts: ClassVar[Mapping[str, Table]] = dict.fromkeys(
+        ("attention", "cross", "inner"), MECHANISMS
+    )
 
 
 def adam(learning_rate: float, b1: float = 0.9, nesterov: bool = False) -> None:
@@ -155,32 +154,32 @@ def test_loads_completes_and_locks(file: str) -> None:
         config.system.hiden = 3
 
 
-@pytest.mark.parametrize(
-    ("override", "key", "value"),
-    [
-        ("system.hidden=256", "system.hidden", 256),
-        ("system.dropout=0", "system.dropout", 0.0),
-        ("optimizer.b1=1e-3", "optimizer.b1", 1e-3),
-        ("optimizer.nesterov=true", "optimizer.nesterov", True),
-        ("optimizer.nesterov=False", "optimizer.nesterov", False),
-        ("batch.buckets=4,8,16", "batch.buckets", (4, 8, 16)),
-        ("batch.buckets=(4, 8)", "batch.buckets", (4, 8)),
-        ("batch.buckets=[4]", "batch.buckets", (4,)),
-        ("batch.buckets=4", "batch.buckets", (4,)),
-        ("system.note=a=b", "system.note", "a=b"),
-        ("system.note='None'", "system.note", "None"),
-        ("system.note=10", "system.note", "10"),
-        ("system.note=None", "system.note", None),
-        ("training.ema=0.99", "training.ema", 0.99),
-        ("training.compute=bfloat16", "training.compute", "bfloat16"),
-        ("seed=-0", "seed", 0),
-        ("decoding.n_best=3", "decoding.n_best", 3),
-        ("decoding.coverage=1", "decoding.coverage", 1.0),
-        # the component that stands there keeps its settings, and the last of two counts
-        ("system.attention=additive", "system.attention.hidden", 5),
-        ("system=stacked;system=recurrent", "system.name", "recurrent"),
-    ],
-)
+VALUES = [
+    ("system.hidden=256", "system.hidden", 256),
+    ("system.dropout=0", "system.dropout", 0.0),
+    ("optimizer.b1=1e-3", "optimizer.b1", 1e-3),
+    ("optimizer.nesterov=true", "optimizer.nesterov", True),
+    ("optimizer.nesterov=False", "optimizer.nesterov", False),
+    ("batch.buckets=4,8,16", "batch.buckets", (4, 8, 16)),
+    ("batch.buckets=(4, 8)", "batch.buckets", (4, 8)),
+    ("batch.buckets=[4]", "batch.buckets", (4,)),
+    ("batch.buckets=4", "batch.buckets", (4,)),
+    ("system.note=a=b", "system.note", "a=b"),
+    ("system.note='None'", "system.note", "None"),
+    ("system.note=10", "system.note", "10"),
+    ("system.note=None", "system.note", None),
+    ("training.ema=0.99", "training.ema", 0.99),
+    ("training.compute=bfloat16", "training.compute", "bfloat16"),
+    ("seed=-0", "seed", 0),
+    ("decoding.n_best=3", "decoding.n_best", 3),
+    ("decoding.coverage=1", "decoding.coverage", 1.0),
+    # the component that stands there keeps its settings, and the last of two counts
+    ("system.attention=additive", "system.attention.hidden", 5),
+    ("system=stacked;system=recurrent", "system.name", "recurrent"),
+]
+
+
+@pytest.mark.parametrize(("override", "key", "value"), VALUES)
 def test_values_are_read_by_the_type_they_replace(
     file: str, override: str, key: str, value: Any
 ) -> None:
@@ -237,9 +236,7 @@ REFUSED = {
 """Overrides, and the words of their line."""
 
 
-@pytest.mark.parametrize(
-    ("overrides", "words"), [case for cases in REFUSED.values() for case in cases]
-)
+@pytest.mark.parametrize(("overrides", "words"), itertools.chain(*REFUSED.values()))
 def test_what_is_refused_is_one_line(file: str, overrides: str, words: str) -> None:
     assert words in error(file, *overrides.split(" "))
 

@@ -14,7 +14,7 @@ from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.sampling import sampler, sort_by_score
 from attnlab.decoding.steps import length_limits, repeat_rows
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
+PAD, BOS, EOS = 0, 1, 2
 ROOM = 8
 
 
@@ -153,8 +153,3 @@ def trap() -> MarkovModel:
     table[4, [5, 6]] = 0.9, 0.1
     table[5:, EOS] = 1.0
     return MarkovModel(table)
-
-
-@pytest.fixture
-def markov() -> type[MarkovModel]:
-    return MarkovModel

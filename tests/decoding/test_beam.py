@@ -18,6 +18,7 @@ from attnlab.decoding.beam import beam_search
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
 from attnlab.errors import UserError
+from tests.decoding.conftest import MarkovModel
 from tests.decoding.conftest import unrolled as greedy
 
 EOS = 2
@@ -81,9 +82,8 @@ def plain_beam(model: Any, sentence: int, beam: int, most: int, terms: Terms) ->
 
 def listed(beams: Hypotheses, row: int) -> list[tuple[int, ...]]:
     lengths = beams.lengths[row].tolist()
-    assert not any(beams.tokens[row, k, length:].any() for k, length in enumerate(lengths)), (
-        "only PAD may follow"
-    )
+    behind = [beams.tokens[row, k, length:] for k, length in enumerate(lengths)]
+    assert not any(map(np.any, behind)), "only PAD may follow"
     return [tuple(beams.tokens[row, k, :n].tolist()) for k, n in enumerate(lengths) if n]
 
 
@@ -107,17 +107,17 @@ def test_finds_what_greedy_misses(run: Any, trap: Any) -> None:
     assert np.exp(beams.scores[0, 0]) == pytest.approx(0.36, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("beam", "n_best", "alpha", "beta", "least"),
-    [
-        (1, 1, 0.0, 0.0, 0),
-        (3, 3, 0.0, 0.0, 0),
-        (3, 1, 1.0, 0.0, 0),
-        (4, 2, 0.6, 0.4, 0),
-        (2, 2, 1.0, 0.2, 3),
-        (5, 1, 0.2, 0.2, 1),
-    ],
-)
+SETTINGS = [
+    (1, 1, 0.0, 0.0, 0),
+    (3, 3, 0.0, 0.0, 0),
+    (3, 1, 1.0, 0.0, 0),
+    (4, 2, 0.6, 0.4, 0),
+    (2, 2, 1.0, 0.2, 3),
+    (5, 1, 0.2, 0.2, 1),
+]
+
+
+@pytest.mark.parametrize(("beam", "n_best", "alpha", "beta", "least"), SETTINGS)
 def test_equals_a_plain_loop(
     prefix_model: Any, beam: int, n_best: int, alpha: float, beta: float, least: int
 ) -> None:
@@ -223,23 +223,25 @@ def test_unfinished_hypotheses_only_where_nothing_finished(endless_model: Any) -
         check(beams, row, plain_beam(endless_model, sentence, 3, limits[row], Terms(0.6)))
 
 
-def test_fewer_hypotheses_than_beams(markov: Any) -> None:
+def test_fewer_hypotheses_than_beams() -> None:
     """One token and EOS to choose from: four sequences end within four steps, the other slots stay
     free. Where EOS is held back to the end, what is cut is returned, not a hypothesis of probability 0.
     """
     table = np.zeros((4, 4))
     table[:, [EOS, 3]] = 0.5
-    beams = search(markov(table), [0, 1], beam=7, n_best=7, max_length=4)
+    beams = search(MarkovModel(table), [0, 1], beam=7, n_best=7, max_length=4)
     assert listed(beams, 1) == [(3,) * n + (EOS,) for n in range(4)]
     expected = [*0.5 ** np.arange(1, 5), 0, 0, 0]
     np.testing.assert_allclose(np.exp(beams.scores[1]), expected, atol=1e-6)
-    beams = search(markov(table), [0, 1], beam=4, n_best=2, max_length=3, rules=Rules(min_length=3))
+    beams = search(
+        MarkovModel(table), [0, 1], beam=4, n_best=2, max_length=3, rules=Rules(min_length=3)
+    )
     assert listed(beams, 0) == listed(beams, 1) == [(3, 3, 3)]
     np.testing.assert_allclose(np.exp(beams.scores[0]), [0.125, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.0, 2), (1.0, 6)])
-def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> None:
+def test_stops_when_nothing_can_win(alpha: float, steps: int) -> None:
     """`3 EOS` (.6) is found in step 2, when the other hypothesis has .4; that one halves with every
     step.
 
@@ -251,11 +253,11 @@ def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> No
     table[3, [EOS, 4]] = 0.6, 0.4
     table[4, [EOS, 4]] = 0.5, 0.5
     calls: list[int] = []
-    model = markov(table)
+    model = MarkovModel(table)
 
     def counted(state: Any, memory: Any, tokens: jax.Array) -> Any:
         jax.debug.callback(lambda: calls.append(1))
-        return markov.step(state, memory, tokens)
+        return MarkovModel.step(state, memory, tokens)
 
     model.step = counted
     beams = search(model, [0], beam=2, max_length=40, length_penalty=alpha)

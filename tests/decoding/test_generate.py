@@ -87,13 +87,13 @@ def test_one_program_for_each_shape_and_parameters_are_arguments() -> None:
     assert bind.traces == 2
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        pytest.param({"method": "beam", "coverage": 0.2, "n_best": 3}, marks=pytest.mark.full),
-        {"method": "sample", "n_best": 3, "seed": 4},
-    ],
-)
+NODES = [
+    pytest.param({"method": "beam", "coverage": 0.2, "n_best": 3}, marks=pytest.mark.full),
+    {"method": "sample", "n_best": 3, "seed": 4},
+]
+
+
+@pytest.mark.parametrize("node", NODES)
 def test_batching_changes_nothing(node: dict[str, Any]) -> None:
     """Another split of the sentences over batches, other neighbours: the same hypotheses,
     samples too.

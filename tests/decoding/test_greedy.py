@@ -9,7 +9,7 @@ import pytest
 from attnlab.data.vocabulary import Special
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from tests.decoding.conftest import sample
+from tests.decoding.conftest import MarkovModel, sample
 from tests.decoding.conftest import unrolled as greedy
 
 EOS = 2
@@ -63,11 +63,11 @@ def test_any_of_several_ends_ends_a_text(run: Any, prefix_model: Any) -> None:
         assert texts.tokens[row, 0].tolist() == tokens + [0] * (6 - len(tokens))
 
 
-def test_ties_go_to_the_lowest_id_and_reserved_ids_are_never_chosen(run: Any, markov: Any) -> None:
+def test_ties_go_to_the_lowest_id_and_reserved_ids_are_never_chosen(run: Any) -> None:
     table = np.full((6, 6), 0.2)
     table[:, [0, 1]] = 0.9
     table[:, EOS] = 0.1
-    texts = run(greedy, markov(table), [0, 1], max_length=4, alignment=True)
+    texts = run(greedy, MarkovModel(table), [0, 1], max_length=4, alignment=True)
     assert texts.tokens[:, 0].tolist() == [[3, 3, 3, 3]] * 2
     assert texts.alignment is None, "a model without weights has no alignment"
     assert texts.log_probs[0, 0] == pytest.approx(4 * np.log(0.2 / 2.5), abs=1e-5)

@@ -10,7 +10,7 @@ import pytest
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
 from attnlab.decoding.sampling import filter_logits, keep_largest, keep_nucleus
-from tests.decoding.conftest import sample
+from tests.decoding.conftest import MarkovModel, sample
 
 SENTENCES = [0, 1, 2, 3]
 CHI_SQUARE = {1: 15.1, 2: 18.4, 3: 21.1}  # 1e-4 quantiles
@@ -46,23 +46,25 @@ def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> 
     assert kept(filter_logits(np.log(np.array([[0.3, 0.1, 0.2, 0.4]])), 1.0, k, p)) == ids
 
 
-@pytest.mark.parametrize(
-    ("how", "oracle"),
-    [
-        pytest.param({}, {2: 0.1, 3: 0.5, 4: 0.3, 5: 0.1}, marks=pytest.mark.full),
-        pytest.param({"top_k": 2}, {3: 0.625, 4: 0.375}, marks=pytest.mark.full),
-        # After temperature .5 the first two hold .944; a nucleus taken before it would keep a
-        # third.
-        ({"temperature": 0.5, "top_p": 0.85}, {3: 0.25 / 0.34, 4: 0.09 / 0.34}),
-    ],
-)
-def test_frequencies(run: Any, markov: Any, how: dict[str, Any], oracle: dict[int, float]) -> None:
+FREQUENCIES = [
+    pytest.param({}, {2: 0.1, 3: 0.5, 4: 0.3, 5: 0.1}, marks=pytest.mark.full),
+    pytest.param({"top_k": 2}, {3: 0.625, 4: 0.375}, marks=pytest.mark.full),
+    # After temperature .5 the first two hold .944; a nucleus taken before it would keep a
+    # third.
+    ({"temperature": 0.5, "top_p": 0.85}, {3: 0.25 / 0.34, 4: 0.09 / 0.34}),
+]
+
+
+@pytest.mark.parametrize(("how", "oracle"), FREQUENCIES)
+def test_frequencies(run: Any, how: dict[str, Any], oracle: dict[int, float]) -> None:
     """100,000 draws match the renormalised probabilities; what is filter_logits out, PAD and BOS are
     never drawn.
     """
     table = np.tile([0.7, 0.4, 0.1, 0.5, 0.3, 0.1], (6, 1))
     draws = 100_000
-    texts = run(sample, markov(table), [0], max_length=1, key=jax.random.key(1), n=draws, **how)
+    texts = run(
+        sample, MarkovModel(table), [0], max_length=1, key=jax.random.key(1), n=draws, **how
+    )
     ids, counts = np.unique(np.asarray(texts.tokens), return_counts=True)
     assert ids.tolist() == list(oracle)
     expected = draws * np.array(list(oracle.values()))
@@ -91,15 +93,15 @@ def test_sequences_have_the_probability_of_the_model(run: Any, prefix_model: Any
     assert spread < 3 * len(sequences)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"temperature": 0.0},
-        {"top_p": 1e-6},
-        pytest.param({"temperature": 1e-4}, marks=pytest.mark.full),
-        pytest.param({"top_k": 1}, marks=pytest.mark.full),
-    ],
-)
+EXTREMES = [
+    {"temperature": 0.0},
+    {"top_p": 1e-6},
+    pytest.param({"temperature": 1e-4}, marks=pytest.mark.full),
+    pytest.param({"top_k": 1}, marks=pytest.mark.full),
+]
+
+
+@pytest.mark.parametrize("how", EXTREMES)
 def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -> None:
     how |= {"max_length": 5, "rules": Rules(min_length=1), "n": 2, "key": jax.random.key(2)}
     texts = run(sample, prefix_model, SENTENCES, **how)

@@ -19,28 +19,28 @@ def test_values_arrive_and_defaults_fit_every_method() -> None:
     assert validate({"max_ratio": 0.0, "max_extra": 0}).limit(9) == 1
 
 
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
-        ({"method": "beem"}, "config.decoding.method='beem'; did you mean 'beam'"),
-        ({"method": "viterbi"}, "choose from: beam, greedy, sample"),
-        ({"bean": 3}, "config.decoding.bean: no such key; did you mean 'beam'"),
-        ({"beam": 0}, "decoding.beam=0: expected a whole number of at least 1 and at most 4,096"),
-        ({"beam": 2.5}, "decoding.beam=2.5 is of type float"),
-        ({"temperature": -0.1}, "decoding.temperature=-0.1"),
-        ({"temperature": float("nan")}, "decoding.temperature=nan"),
-        ({"top_p": 0.0}, "decoding.top_p=0.0: expected a number above 0 and at most 1"),
-        ({"top_p": 1.01}, "decoding.top_p=1.01"),
-        ({"top_k": -1}, "decoding.top_k=-1"),
-        ({"max_ratio": float("inf")}, "decoding.max_ratio=inf"),
-        ({"length_penalty": -1.0}, "decoding.length_penalty=-1.0"),
-        ({"seed": 2**32}, "decoding.seed=4294967296: expected a whole number below 2^32"),
-        ({"n_best": 6}, "decoding.n_best=6 is more than decoding.beam=5"),
-        ({"method": "greedy", "n_best": 2}, "greedy search finds one"),
-        ({"stop": ("",)}, "decoding.stop: an empty text"),
-        ({"repetition_penalty": 1.5}, "repetition_penalty=1.5 goes with method"),
-    ],
-)
+REFUSED = [
+    ({"method": "beem"}, "config.decoding.method='beem'; did you mean 'beam'"),
+    ({"method": "viterbi"}, "choose from: beam, greedy, sample"),
+    ({"bean": 3}, "config.decoding.bean: no such key; did you mean 'beam'"),
+    ({"beam": 0}, "decoding.beam=0: expected a whole number of at least 1 and at most 4,096"),
+    ({"beam": 2.5}, "decoding.beam=2.5 is of type float"),
+    ({"temperature": -0.1}, "decoding.temperature=-0.1"),
+    ({"temperature": float("nan")}, "decoding.temperature=nan"),
+    ({"top_p": 0.0}, "decoding.top_p=0.0: expected a number above 0 and at most 1"),
+    ({"top_p": 1.01}, "decoding.top_p=1.01"),
+    ({"top_k": -1}, "decoding.top_k=-1"),
+    ({"max_ratio": float("inf")}, "decoding.max_ratio=inf"),
+    ({"length_penalty": -1.0}, "decoding.length_penalty=-1.0"),
+    ({"seed": 2**32}, "decoding.seed=4294967296: expected a whole number below 2^32"),
+    ({"n_best": 6}, "decoding.n_best=6 is more than decoding.beam=5"),
+    ({"method": "greedy", "n_best": 2}, "greedy search finds one"),
+    ({"stop": ("",)}, "decoding.stop: an empty text"),
+    ({"repetition_penalty": 1.5}, "repetition_penalty=1.5 goes with method"),
+]
+
+
+@pytest.mark.parametrize(("node", "message"), REFUSED)
 def test_what_cannot_work_is_one_line(node: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         validate(node)

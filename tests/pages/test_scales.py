@@ -30,20 +30,20 @@ def test_an_axis_is_logarithmic_where_the_range_asks_for_it_and_can_be() -> None
         assert scale.log and scale(math.sqrt(low * high)) == pytest.approx(0.5)
 
 
+TICKS = [
+    (0.0, 1.0, False, ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+    (-0.031, 0.018, False, ["-0.03", "-0.02", "-0.01", "0", "0.01"]),
+    (100_001.0, 100_009.0, False, ["100.002 k", "100.004 k", "100.006 k", "100.008 k"]),
+    (1.0, 100.0, True, ["1", "3", "10", "30", "100"]),
+    (1e-5, 2.0, True, ["1e-5", "1e-4", "0.001", "0.01", "0.1", "1"]),
+    (2e3, 3e6, True, ["10 k", "100 k", "1 M"]),
+    (1e9, 1.6e9, True, ["1.0 G", "1.1 G", "1.2 G", "1.3 G", "1.4 G", "1.5 G", "1.6 G"]),
+    (1.0, 1e12, True, ["1", "1,000", "1 M", "1 G", "1 T"]),
+]
+
+
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("low", "high", "log", "texts"),
-    [
-        (0.0, 1.0, False, ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
-        (-0.031, 0.018, False, ["-0.03", "-0.02", "-0.01", "0", "0.01"]),
-        (100_001.0, 100_009.0, False, ["100.002 k", "100.004 k", "100.006 k", "100.008 k"]),
-        (1.0, 100.0, True, ["1", "3", "10", "30", "100"]),
-        (1e-5, 2.0, True, ["1e-5", "1e-4", "0.001", "0.01", "0.1", "1"]),
-        (2e3, 3e6, True, ["10 k", "100 k", "1 M"]),
-        (1e9, 1.6e9, True, ["1.0 G", "1.1 G", "1.2 G", "1.3 G", "1.4 G", "1.5 G", "1.6 G"]),
-        (1.0, 1e12, True, ["1", "1,000", "1 M", "1 G", "1 T"]),
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "log", "texts"), TICKS)
 def test_ticks_are_round_and_told_apart(
     low: float, high: float, log: bool, texts: list[str]
 ) -> None:

@@ -89,11 +89,11 @@ def test_what_is_written_is_read_and_two_lines_of_numpy_read_it_too(tmp_path: Pa
     assert Items.read(tmp_path / "nowhere") is None
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut off"])
-def test_a_damaged_file_is_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(UserError, match=r"items\.npz is damaged \(.*put back a good copy"):
-        Items.read(tmp_path)
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    for content in (b"", b"no zip", b"PK\x03\x04 cut off"):
+        (tmp_path / FILE).write_bytes(content)
+        with pytest.raises(UserError, match=r"items\.npz is damaged \(.*put back a good copy"):
+            Items.read(tmp_path)
 
 
 REFUSED: list[tuple[Any, Any, str]] = [

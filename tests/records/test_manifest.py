@@ -198,10 +198,8 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
     assert code_revision(code) is None
     git("add", ".")
     git("commit", "-qm", "first")
-    (tmp_path / "result.txt").write_text("1")
-    (tmp_path / "scratch.py").write_text("x = 3\n")
-    (code / "notes.txt").write_text("1")
-    (tmp_path / "README.md").write_text("changed\n")
+    for file in ("result.txt", "scratch.py", "package/notes.txt", "README.md"):
+        (tmp_path / file).write_text("x = 3\n")
     first = code_revision(code)
     assert first == expected(dirty=False)
     git("commit", "-qam", "pages")

@@ -47,15 +47,15 @@ def test_shares_are_counted_and_records_say_so() -> None:
     assert counted(alone, "test")["right"].count == 3
 
 
-@pytest.mark.parametrize(
-    ("declaration", "words"),
-    [
-        ("maximum", "of 'x', 'maximum' is better; write 'min' or 'max'"),
-        (3, "'x' is 3; 'min', 'max' or an attnlab.records.measures.Measure is needed"),
-        (Measure("max", 1.0, 0.0), "'x' lies between 1.0 and 0.0; the lower bound comes first"),
-        (share("token"), "'x' is a share of 'token', which the task does not count; did you mean"),
-    ],
-)
+WRONG = [
+    ("maximum", "of 'x', 'maximum' is better; write 'min' or 'max'"),
+    (3, "'x' is 3; 'min', 'max' or an attnlab.records.measures.Measure is needed"),
+    (Measure("max", 1.0, 0.0), "'x' lies between 1.0 and 0.0; the lower bound comes first"),
+    (share("token"), "'x' is a share of 'token', which the task does not count; did you mean"),
+]
+
+
+@pytest.mark.parametrize(("declaration", "words"), WRONG)
 def test_what_is_declared_wrongly_is_one_line(declaration: Any, words: str) -> None:
     task = SimpleNamespace(**{**vars(TASK), "measures": {"x": declaration}})
     with pytest.raises(UserError, match=f"^measures: .*{words}"):

@@ -11,8 +11,6 @@ from attnlab.records import provenance
 from attnlab.records.provenance import Changed, Code
 from tests.records.own_code import CONFIG, FILES, write
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def record(config: Any = CONFIG, **files: Path | None) -> provenance.Record:
     """As a manifest gives it back."""
@@ -37,18 +35,18 @@ def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Pat
     assert [change.module for change in changes(whole, part) if not change.now] == ["own_top"]
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "words"),
-    [
-        ("own_top.py", None, "own_top.py is gone"),
-        ("own_aid.py", "import own_top\n", "own_aid.py has changed"),
-        ("own_pack/inner/far.py", "FAR = 2\n", "far.py has changed"),
-        ("own_pack/inner/near.py", None, "near.py is gone"),
-        ("own_pack/stranger.py", "X = 2\n", None),
-        ("own_entry.py", "class Entry:\r\n    pass\r\n", None),
-        ("own_spare.py", "class Absent:\n    pass\n", "own_spare.py is new"),
-    ],
-)
+EDITS = [
+    ("own_top.py", None, "own_top.py is gone"),
+    ("own_aid.py", "import own_top\n", "own_aid.py has changed"),
+    ("own_pack/inner/far.py", "FAR = 2\n", "far.py has changed"),
+    ("own_pack/inner/near.py", None, "near.py is gone"),
+    ("own_pack/stranger.py", "X = 2\n", None),
+    ("own_entry.py", "class Entry:\r\n    pass\r\n", None),
+    ("own_spare.py", "class Absent:\n    pass\n", "own_spare.py is new"),
+]
+
+
+@pytest.mark.parametrize(("file", "text", "words"), EDITS)
 def test_what_counts_as_changed(
     file: str, text: str | None, words: str | None, folder: Path, tmp_path: Path
 ) -> None:

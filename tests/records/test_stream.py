@@ -53,10 +53,8 @@ def test_records_keep_order_and_bits(tmp_path: Path) -> None:
     metrics.close()
     (record,) = read_records(tmp_path / "metrics.jsonl")
     assert list(record) == ["step", "split", *values]
-    assert record["z"] == 0.1 + 0.2 and record["a"] == float(np.float32(0.1))
-    assert record["tiny"] == 5e-324
-    assert math.isnan(record["bad"]) and record["worse"] == -math.inf
-    assert record["text"] == "ü\u2028"
+    assert math.isnan(record.pop("bad")) and record["a"] == float(np.float32(0.1))
+    assert all(record[name] == values[name] for name in ("z", "tiny", "worse", "text"))
 
 
 def test_metrics_hold_no_time_and_timing_does(tmp_path: Path) -> None:

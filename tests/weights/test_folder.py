@@ -142,19 +142,19 @@ def test_an_index_that_does_not_fit(tmp_path: Path) -> None:
             folders.files(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (np.int8, "ln_f.weight has numbers of type I8; weights are F32, F16, BF16, F64"),
-        (np.int64, "numbers of type I64"),
-        (np.bool_, "numbers of type BOOL"),
-        ("F8_E4M3", "numbers of type F8_E4M3"),
-        (np.float64, ""),
-        (np.nan, "ln_f.weight has NaN or infinity among its numbers"),
-        (-np.inf, "ln_f.weight has NaN or infinity among its numbers"),
-        (1e300, "ln_f.weight has numbers that float32 cannot hold"),
-    ],
-)
+NUMBERS = [
+    (np.int8, "ln_f.weight has numbers of type I8; weights are F32, F16, BF16, F64"),
+    (np.int64, "numbers of type I64"),
+    (np.bool_, "numbers of type BOOL"),
+    ("F8_E4M3", "numbers of type F8_E4M3"),
+    (np.float64, ""),
+    (np.nan, "ln_f.weight has NaN or infinity among its numbers"),
+    (-np.inf, "ln_f.weight has NaN or infinity among its numbers"),
+    (1e300, "ln_f.weight has numbers that float32 cannot hold"),
+]
+
+
+@pytest.mark.parametrize(("kind", "words"), NUMBERS)
 def test_numbers_that_are_no_weights(kind: Any, words: str, tmp_path: Path) -> None:
     """By every way in; a type that NumPy lacks, too."""
     folder = models.folder("gpt2", tmp_path)
@@ -250,49 +250,49 @@ def test_a_value_of_another_kind_is_one_line(name: str) -> None:
                 assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("gpt2", {"model_type": ["gpt2"]}, r"model_type=\['gpt2'\]; known are: gpt2"),
-        ("encoders/bert_texts", {"id2label": 3}, "id2label=3; expected names by number"),
-        ("encoders/bert_texts", {"id2label": {"0": "a", "2": "b"}}, "names by number, from 0 on"),
-        ("encoders/bert_texts", {"id2label": {"0": "a", "1": "a"}}, "a list of different names"),
-        ("encoders/bert_texts", {"problem_type": "regression"}, "problem_type='regression' is not"),
-        ("encoders/bert_texts", {"architectures": [["x"]]}, "architectures=.* known are"),
-        ("images/vit", {"image_size": [6.5, 9]}, "image_size=6.5; expected a whole number"),
-        ("images/vit", {"problem_type": "multi_label_classification"}, "is not computed here"),
-        ("gpt2", {"n_layer": 10**9}, "n_layer=1000000000; expected at most 4,096"),
-        ("gpt2", {"n_embd": 10**12}, "n_embd=1000000000000; expected at most"),
-        ("gpt2", {"layer_norm_epsilon": -1}, "layer_norm_epsilon=-1.0; expected a number from 0"),
-        ("llama", {"quantization_config": {"bits": 4}}, "quantization_config says that the weigh"),
-        ("llama", {"final_logit_softcapping": 3.0}, "softcapping=3.0; expected null"),
-        ("gemma3", {"attn_logit_softcapping": 50.0}, "softcapping=50.0; expected null, for trans"),
-        ("pairs/bart", {"encoder_layerdrop": 0.1}, "encoder_layerdrop=0.1 is not computed here"),
-        ("gpt2", {"n_embd": "12"}, "n_embd='12'; expected a whole number"),
-        ("gpt2", {"activation_function": "gelu_new2"}, "did you mean 'gelu_new'"),
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not computed here"),
-        ("llama", {"hidden_size": None}, "lacks 'hidden_size'"),
-        ("llama", {"rope_parameters": {"rope_type": "dynamic"}}, "rope_type='dynamic'; choose"),
-        ("llama", {"rope_parameters": [1]}, "rope_parameters=.* expected an object"),
-        ("gemma2", {"layer_types": ["full_attention"]}, "expected 3 of full_attention"),
-        ("gemma2", {"layer_types": [["full_attention"]] * 3}, "expected 3 of full_attention"),
-        ("llama", {"num_attention_heads": 0}, "num_attention_heads=0; expected at least 1"),
-        ("gpt2", {"n_layer": -1}, "n_layer=-1; expected at least 1"),
-        ("gemma2", {"layer_types": None, "sliding_window_pattern": 0}, "expected at least 1"),
-        ("encoders/bert_masked", {"architectures": ["Bert"]}, "known are: BertForMaskedLM"),
-        ("encoders/bert_masked", {"is_decoder": True}, "is_decoder=True is not computed here"),
-        ("encoders/bert_masked", {"position_embedding_type": "relative_key"}, "='relative_key'"),
-        ("encoders/bert_masked", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
-        ("pairs/t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
-        ("pairs/bart", {"decoder_ffn_dim": 50}, "encoder_ffn_dim=51 and decoder_ffn_dim=50"),
-        ("pairs/bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not computed"),
-        ("images/vit", {"architectures": ["ViTModel"]}, "known is ViTForImageClassification"),
-        ("images/vit", {"image_size": 7}, "patch_size=3 does not divide image_size=7 x 7"),
-        ("images/vit", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
-        ("images/resnet18", {"architecture": "resnet18d"}, "architecture='resnet18d'; known"),
-        ("images/resnet18", {"model_args": {"act_layer": "silu"}}, "model_args=.* not known"),
-    ],
-)
+ASKED = [
+    ("gpt2", {"model_type": ["gpt2"]}, r"model_type=\['gpt2'\]; known are: gpt2"),
+    ("encoders/bert_texts", {"id2label": 3}, "id2label=3; expected names by number"),
+    ("encoders/bert_texts", {"id2label": {"0": "a", "2": "b"}}, "names by number, from 0 on"),
+    ("encoders/bert_texts", {"id2label": {"0": "a", "1": "a"}}, "a list of different names"),
+    ("encoders/bert_texts", {"problem_type": "regression"}, "problem_type='regression' is not"),
+    ("encoders/bert_texts", {"architectures": [["x"]]}, "architectures=.* known are"),
+    ("images/vit", {"image_size": [6.5, 9]}, "image_size=6.5; expected a whole number"),
+    ("images/vit", {"problem_type": "multi_label_classification"}, "is not computed here"),
+    ("gpt2", {"n_layer": 10**9}, "n_layer=1000000000; expected at most 4,096"),
+    ("gpt2", {"n_embd": 10**12}, "n_embd=1000000000000; expected at most"),
+    ("gpt2", {"layer_norm_epsilon": -1}, "layer_norm_epsilon=-1.0; expected a number from 0"),
+    ("llama", {"quantization_config": {"bits": 4}}, "quantization_config says that the weigh"),
+    ("llama", {"final_logit_softcapping": 3.0}, "softcapping=3.0; expected null"),
+    ("gemma3", {"attn_logit_softcapping": 50.0}, "softcapping=50.0; expected null, for trans"),
+    ("pairs/bart", {"encoder_layerdrop": 0.1}, "encoder_layerdrop=0.1 is not computed here"),
+    ("gpt2", {"n_embd": "12"}, "n_embd='12'; expected a whole number"),
+    ("gpt2", {"activation_function": "gelu_new2"}, "did you mean 'gelu_new'"),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not computed here"),
+    ("llama", {"hidden_size": None}, "lacks 'hidden_size'"),
+    ("llama", {"rope_parameters": {"rope_type": "dynamic"}}, "rope_type='dynamic'; choose"),
+    ("llama", {"rope_parameters": [1]}, "rope_parameters=.* expected an object"),
+    ("gemma2", {"layer_types": ["full_attention"]}, "expected 3 of full_attention"),
+    ("gemma2", {"layer_types": [["full_attention"]] * 3}, "expected 3 of full_attention"),
+    ("llama", {"num_attention_heads": 0}, "num_attention_heads=0; expected at least 1"),
+    ("gpt2", {"n_layer": -1}, "n_layer=-1; expected at least 1"),
+    ("gemma2", {"layer_types": None, "sliding_window_pattern": 0}, "expected at least 1"),
+    ("encoders/bert_masked", {"architectures": ["Bert"]}, "known are: BertForMaskedLM"),
+    ("encoders/bert_masked", {"is_decoder": True}, "is_decoder=True is not computed here"),
+    ("encoders/bert_masked", {"position_embedding_type": "relative_key"}, "='relative_key'"),
+    ("encoders/bert_masked", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
+    ("pairs/t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
+    ("pairs/bart", {"decoder_ffn_dim": 50}, "encoder_ffn_dim=51 and decoder_ffn_dim=50"),
+    ("pairs/bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not computed"),
+    ("images/vit", {"architectures": ["ViTModel"]}, "known is ViTForImageClassification"),
+    ("images/vit", {"image_size": 7}, "patch_size=3 does not divide image_size=7 x 7"),
+    ("images/vit", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
+    ("images/resnet18", {"architecture": "resnet18d"}, "architecture='resnet18d'; known"),
+    ("images/resnet18", {"model_args": {"act_layer": "silu"}}, "model_args=.* not known"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "message"), ASKED)
 def test_a_config_that_asks_for_something_else(
     name: str, changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:

@@ -130,16 +130,16 @@ def test_every_key_of_a_processor_is_taken_or_refused(key: str, value: Any, word
         parse(of, (6, 9, 3), ("a", "b"))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("tag", "a1_in1k", ""),
-        ("crop_mode", "border", "crop_mode='border'; expected center, of squares alone, or squash"),
-        ("crop_pct", 1.5, "crop_pct=1.5"),
-        ("interpolation", "random", "interpolation='random'"),
-        ("label_offset", 1, "label_offset=1 is not computed here"),
-    ],
-)
+OF_TIMM = [
+    ("tag", "a1_in1k", ""),
+    ("crop_mode", "border", "crop_mode='border'; expected center, of squares alone, or squash"),
+    ("crop_pct", 1.5, "crop_pct=1.5"),
+    ("interpolation", "random", "interpolation='random'"),
+    ("label_offset", 1, "label_offset=1 is not computed here"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "words"), OF_TIMM)
 def test_every_key_of_timm_is_taken_or_refused(key: str, value: Any, words: str) -> None:
     with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
         assert timm_sizes(ForeignConfig({key: value}, "it"), 40, 40) == ((45,), "bilinear")
