@@ -191,11 +191,16 @@ def bleu(sums: Sequence[float]) -> float:
     Smoothed exponentially, without effective order: the k-th order without a match has the
     precision 1 / (2^k n-grams).
     """
-    from sacrebleu.metrics.bleu import BLEU
-
-    length, reference, *counts = map(int, sums)
+    length, reference, *counts = sums
     matches, totals = counts[:ORDERS], counts[ORDERS:]
-    return BLEU.compute_bleu(matches, totals, length, reference, smooth_method="exp").score
+    if not any(matches) or not all(totals):
+        return 0.0
+    halved, logs = 1.0, []
+    for match, total in zip(matches, totals, strict=True):
+        halved *= 1 if match else 2
+        logs.append(math.log(100.0 * match / total if match else 100.0 / (halved * total)))
+    brevity = 1.0 if length >= reference else math.exp(1 - reference / length)
+    return brevity * math.exp(sum(logs) / ORDERS)
 
 
 def chrf(sums: Sequence[float]) -> float:
