@@ -11,7 +11,7 @@ import os
 import pathlib
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -123,6 +123,12 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     if close:
         return "did you mean " + " or ".join(repr(name) for name in close) + "?"
     return "choose from: " + ", ".join(ordered) if ordered else "there is nothing to choose from"
+
+
+def few(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """Returns the first `most` of these names joined by `between`, and how many more there are."""
+    suffix = f" and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + suffix
 
 
 def at_least(least: int, name: str, /, **fields: float) -> None:

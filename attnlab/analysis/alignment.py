@@ -22,9 +22,8 @@ from attnlab.errors import UserError
 
 Link = tuple[int, int]
 
-_BLANKS = (  # the signs for a blank in pieces: before a word, and alone (vocabularies of characters)
-    "\u2581\u2423"
-)
+# the signs for a blank in pieces: before a word, and alone (vocabularies of characters)
+_BLANKS = "\u2581\u2423"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@ exact attention, a table, a file and a picture. Needs no jax.
                 the last length at which both were measured
 """
 
-import io
 import json
 import math
 import statistics
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from attnlab.analysis.figures import figure_of
+from attnlab.analysis.figures import figure_bytes, figure_of
 from attnlab.records.csv_text import as_csv
 from attnlab.records.files import write_atomic
 
@@ -180,6 +179,4 @@ def picture(points: Points, title: str) -> bytes:
     figure.legend(handles, labels, loc="center right", fontsize=8, frameon=False)
     figure.suptitle(title, fontsize=10)
     figure.subplots_adjust(left=0.06, right=0.84, wspace=0.2, bottom=0.11, top=0.88)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", metadata={"Software": None})
-    return drawn.getvalue()
+    return figure_bytes(figure)

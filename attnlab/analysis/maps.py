@@ -157,11 +157,7 @@ def _draw_links(panel: Any, gold: Gold, cell: float) -> None:
     for marker, name, links in (("s", "sure", gold.sure), ("o", "possible", rest)):
         x, y = np.array(sorted(links), float).reshape(-1, 2).T
         for colour, stroke in (("black", 2.2), ("white", 1.0)):
-            style: dict[str, Any] = {
-                "facecolors": "none",
-                "edgecolors": colour,
-                "linewidths": stroke,
-            }
+            style = {"facecolors": "none", "edgecolors": colour, "linewidths": stroke}
             panel.scatter(x, y, (50 * cell) ** 2, marker=marker, label=name, **style)
 
 

@@ -15,7 +15,7 @@ from attnlab import config as configs
 from attnlab import weights
 from attnlab.api.pretrained import check_export, model_config
 from attnlab.api.trained import Run
-from attnlab.errors import UserError
+from attnlab.errors import UserError, few
 from attnlab.records.files import write_atomic
 from attnlab.training.trained import LORA
 from attnlab.training.updates import Updates
@@ -138,6 +138,6 @@ def _check_base(base: Path, names: Names, frozen: Mapping[str, np.ndarray]) -> N
             del left[whole_name]
     if left:
         raise UserError(
-            f"--to=peft: {base} does not have {folders.few(sorted(left))} as the run has them, frozen;"
+            f"--to=peft: {base} does not have {few(sorted(left))} as the run has them, frozen;"
             " with an adapter it is another model; take --to=transformers"
         )

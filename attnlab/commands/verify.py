@@ -142,7 +142,7 @@ def changes(original: Manifest, repeated: Manifest) -> list[str]:
     )
     unrecorded = [part for part in before if getattr(original, part) is None]
     lines += differences(before, now, ignore=unrecorded)
-    for change in (original.own_code or {}).get("accepted", ()):
+    for change in provenance.accepted_changes(original.own_code):
         lines.append(
             f"from step {change['step']} on it had other code ({', '.join(change['changed'])}),"
             f" which {change['by']} accepted"

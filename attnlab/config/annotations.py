@@ -31,15 +31,9 @@ def hints(component: Callable[..., object]) -> dict[str, object]:
     annotations: dict[str, object] = {}
     function = component.func if isinstance(component, functools.partial) else component
     for cls in reversed(getattr(function, "__mro__", (function,))):
-        names = (
-            vars(sys.modules[cls.__module__])
-            if getattr(cls, "__module__", None) in sys.modules
-            else {}
-        )
-        names = getattr(inspect.unwrap(cls), "__globals__", names)
-        for field, annotation in (
-            vars(cls).get("__annotations__") or getattr(cls, "__annotations__", {})
-        ).items():
+        module = sys.modules.get(getattr(cls, "__module__", ""))
+        names = getattr(inspect.unwrap(cls), "__globals__", vars(module) if module else {})
+        for field, annotation in inspect.get_annotations(cls).items():
             annotations.pop(field, None)
             if not isinstance(annotation, str):
                 annotations[field] = annotation  # its inner names may stay unknown, its form is not
@@ -84,14 +78,10 @@ def _fits(value: object, hint: object) -> bool:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         args = typing.get_args(hint)
-        if any(
-            typing.get_origin(arg) is Callable for arg in args
-        ):  # "a mask or a function of one": a config can hold neither
-            return callable(value) or any(
-                _fits(value, arg)
-                for arg in args
-                if arg not in UNSAID and typing.get_origin(arg) is not Callable
-            )
+        functions = [arg for arg in args if typing.get_origin(arg) is Callable]
+        if functions:  # "a mask or a function of one": a config can hold neither
+            others = [arg for arg in args if arg not in (*functions, *UNSAID)]
+            return callable(value) or any(_fits(value, arg) for arg in others)
         return any(_fits(value, arg) for arg in args)
     if origin is typing.Literal:
         return any(value == arg and type(value) is type(arg) for arg in typing.get_args(hint))
@@ -112,8 +102,6 @@ def _type_names(hint: object) -> list[str]:
         return [name for arg in typing.get_args(hint) for name in _type_names(arg)]
     if typing.get_origin(hint) is typing.Literal:
         return [repr(arg) for arg in typing.get_args(hint)]
-    return [
-        "None"
-        if hint in (None, type(None))
-        else getattr(typing.get_origin(hint) or hint, "__name__", str(hint))
-    ]
+    if hint in (None, type(None)):
+        return ["None"]
+    return [getattr(typing.get_origin(hint) or hint, "__name__", str(hint))]

@@ -7,7 +7,7 @@ from typing import TypeVar
 from ml_collections import ConfigDict
 
 from attnlab.config.annotations import check_type
-from attnlab.config.registry import Table, fields, import_object
+from attnlab.config.registry import Table, fields, import_object, settable
 from attnlab.config.schema import (
     ABOVE_ZERO,
     LONGEST,
@@ -137,14 +137,14 @@ def _check_node(node: ConfigNode) -> object:
     for key, value in node.values.items():
         where = f"config.{node.full_name(key)}"
         _check_representable(value, where)
-        _check_known(node, key, where)
+        _check_key_exists(node, key, where)
         if not isinstance(value, ConfigDict) and not is_plain(value):
             raise UserError(
                 f"{where}: a {type(value).__name__} cannot be stored; use numbers, strings,"
                 " true/false, None or tuples"
             )
         if key in node.tables:
-            _check_part(node, key, value, where)
+            _check_component(node, key, value, where)
         elif key in node.settings:
             _check_setting(node.settings[key], value, where)
         elif node.further:
@@ -166,7 +166,7 @@ def _check_node(node: ConfigNode) -> object:
     return node.component(**fields_of_class, others=others)
 
 
-def _check_known(node: ConfigNode, key: str, where: str) -> None:
+def _check_key_exists(node: ConfigNode, key: str, where: str) -> None:
     """Raises `UserError`, with similar names, if `key` is no setting or field that the config node
     can have; `where` is its dotted name, for the message.
     """
@@ -174,16 +174,12 @@ def _check_known(node: ConfigNode, key: str, where: str) -> None:
         if key not in node.settings and not node.further:
             raise UserError(f"{where}: no such key; {nearest(key, node.settings)}")
     elif node.component and key != "name":
-        settable = {
-            name
-            for name, default in fields(node.component).items()
-            if name in node.tables or default is not inspect.Parameter.empty
-        }
-        if key not in settable:
-            raise UserError(f"{where}: no such key; {nearest(key, settable)}")
+        allowed = settable(node.component)
+        if key not in allowed:
+            raise UserError(f"{where}: no such key; {nearest(key, allowed)}")
 
 
-def _check_part(node: ConfigNode, key: str, value: object, where: str) -> None:
+def _check_component(node: ConfigNode, key: str, value: object, where: str) -> None:
     """Raises `UserError` unless `value`, at a `key` that selects a component, is a node that names
     a component, or None where None is the default; `where` is its dotted name, for the message.
     """
@@ -225,11 +221,8 @@ def _check_missing(node: ConfigNode) -> None:
     if node.settings or not node.component:
         return
     parameters = fields(node.component)
-    missing = [
-        key
-        for key in node.tables
-        if key not in node.values and parameters.get(key) is inspect.Parameter.empty
-    ]
+    unset = [key for key in node.tables if key not in node.values]
+    missing = [key for key in unset if parameters.get(key) is inspect.Parameter.empty]
     if missing:
         flags = " and ".join(
             f"--config.{node.full_name(key)} (one of: {_names(node, key)})" for key in missing
@@ -251,9 +244,8 @@ def _check_representable(value: object, where: str) -> None:
         for item in value:
             _check_representable(item, where)
     elif type(value) is int and abs(value) >= 2**32:
-        text = (
-            value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
-        )  # Python writes out no longer ones
+        # Python writes out no longer ones
+        text = value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
         raise UserError(
             f"{where}={text}: expected a whole number below 2^32 ('show' has its bounds)"
         )
@@ -287,14 +279,9 @@ def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
         deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
         yield whole(1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST)
     elif root == "data":
-        highest = (
-            LONGEST
-            if "examples" not in defaults
-            else EXAMPLES
-            if key in ("examples", "valid", "test")
-            else GENERATED
-        )
-        yield whole(-LONGEST, highest)  # the sources say the least themselves
+        highest = EXAMPLES if key in ("examples", "valid", "test") else GENERATED
+        # the sources say the least themselves
+        yield whole(-LONGEST, highest if "examples" in defaults else LONGEST)
     else:
         yield whole(1 - 2**31)
 

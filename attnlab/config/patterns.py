@@ -14,9 +14,8 @@ from ml_collections import ConfigDict
 
 from attnlab.config.annotations import kinds
 from attnlab.config.tree import ConfigNode
-from attnlab.errors import UserError
+from attnlab.errors import UserError, few
 
-SHOWN = 3  # names of each kind in a message
 _DOTTED = re.compile(r"[^\W\d]\w*(\.(?!\d)[\w*]+)*")
 
 
@@ -69,7 +68,7 @@ def hits(root: ConfigNode, pattern: str, components: bool = False) -> list[str]:
         near = _near(pattern, [name for name, *_ in settings])
         raise UserError(f"config.{pattern} stands for no setting; {near}")
     if len(by_kind) > 1:
-        named = [f"{_several(names)} ({kind})" for (kind, _), names in by_kind.items()]
+        named = [f"{few(names)} ({kind})" for (kind, _), names in by_kind.items()]
         raise UserError(
             f"config.{pattern} stands for settings of {len(by_kind)} kinds: {' and '.join(named[:2])}"
             f"{' and others' if len(named) > 2 else ''}; name those of one kind"
@@ -110,9 +109,4 @@ def _near(pattern: str, names: Sequence[str]) -> str:
         return "'show' prints all names"
     wider = f"{pattern.partition('*')[0]}**.*{last}"
     advice = f"; write {wider} for those" if all(covers(wider, name) for name in choices) else ""
-    return f"there are {_several(choices)}{advice}"
-
-
-def _several(names: Sequence[str]) -> str:
-    suffix = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + suffix
+    return f"there are {few(choices)}{advice}"

@@ -7,6 +7,7 @@ config node that names a component is a mapping `{"name": ..., field: value, ...
 """
 
 import contextlib
+import dataclasses
 import difflib
 import functools
 import importlib
@@ -36,6 +37,7 @@ T = TypeVar("T", bound=Callable[..., object], covariant=True)
 Built = TypeVar("Built")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Table(Generic[T]):
     """An ordered table of components of one type: `name -> "module:attribute"`, imported on first use.
 
@@ -48,18 +50,11 @@ class Table(Generic[T]):
         with.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        entries: Mapping[str, str],
-        base: str = "",
-        given: Sequence[str] = (),
-        declares: Sequence[str] = (),
-    ) -> None:
-        self.kind = kind
-        self.entries = dict(entries)
-        self.base = base
-        self.given, self.declares = tuple(given), tuple(declares)
+    kind: str
+    entries: Mapping[str, str]
+    base: str = ""
+    given: Sequence[str] = ()
+    declares: Sequence[str] = ()
 
     def names(self) -> list[str]:
         """The registered names, in the order of the table."""
@@ -96,8 +91,7 @@ class Table(Generic[T]):
         if ":" in name:
             errors.own_module(module)
         try:
-            component: T = getattr(importlib.import_module(module), attribute)
-            return component
+            return getattr(importlib.import_module(module), attribute)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a user's module may raise anything, and leave
@@ -134,12 +128,8 @@ class Table(Generic[T]):
                 if hasattr(component, old) or old in arguments:
                     raise UserError(f"{where}: {described} has {old}, which is now {new}")
         for attribute in self.declares:
-            _check_declared(
-                component,
-                attribute,
-                hints(base).get(attribute) if base else None,
-                f"{where}: {described}",
-            )
+            hint = hints(base).get(attribute) if base else None
+            _check_declared(component, attribute, hint, f"{where}: {described}")
         self._check_parameters(component, where, described)
 
     def _check_parameters(
@@ -160,21 +150,14 @@ class Table(Generic[T]):
         takes_any = any(
             p.kind is p.VAR_KEYWORD for p in inspect.signature(component).parameters.values()
         )
-        if (
-            not self.base
-            and not takes_any
-            and (missing := [name for name in self.given if name not in parameters])
-        ):
+        missing = [name for name in self.given if name not in parameters]
+        if missing and not self.base and not takes_any:
             raise UserError(
                 f"{where}: {described} does not take {missing[0]!r}, which every {self.kind} gets;"
                 f" it takes: {', '.join(parameters)}"
             )
-        supplied = {*self.given, *getattr(component, "parts", ())}
-        if unset := [
-            name
-            for name, default in parameters.items()
-            if default is inspect.Parameter.empty and name not in supplied
-        ]:
+        supplied = {*self.given, *settable(component)}
+        if unset := [name for name in parameters if name not in supplied]:
             raise UserError(
                 f"{where}: {described} has the field {unset[0]!r} without a default, which nobody"
                 " supplies; give it one"
@@ -195,6 +178,19 @@ def fields(component: Callable[..., object]) -> dict[str, object]:
         for parameter in inspect.signature(component).parameters.values()
         if parameter.name not in _NOT_CONFIG
         and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+def settable(component: Callable[..., object]) -> set[str]:
+    """Returns the names of the fields of a component that a config may set: those with a default, and
+    those that hold components.
+    """
+    parts: Parts = getattr(component, "parts", {})
+    parameters = fields(component).items()
+    return {
+        name
+        for name, default in parameters
+        if name in parts or default is not inspect.Parameter.empty
     }
 
 
@@ -230,24 +226,15 @@ def build(
     """
     component, name = table.find(spec.get("name", "")), str(spec.get("name"))
     table.check(component, name, f"{where}={name}")
-    parameters = fields(component)
     parts: Parts = getattr(component, "parts", {})
-    annotations = hints(component)
+    annotations, allowed = hints(component), settable(component)
     values: dict[str, object] = {}
     for field, value in spec.items():
         if field == "name":
             continue
-        if (
-            field not in parts
-            and parameters.get(field, inspect.Parameter.empty) is inspect.Parameter.empty
-        ):
-            settable = [
-                key
-                for key, default in parameters.items()
-                if key in parts or default is not inspect.Parameter.empty
-            ]
+        if field not in allowed and field not in parts:
             raise UserError(
-                f"{where}: {name} has no field {field!r} to set; {nearest(field, settable)}"
+                f"{where}: {name} has no field {field!r} to set; {nearest(field, allowed)}"
             )
         if field in parts and value is not None:
             node = value if isinstance(value, (Mapping, ConfigDict)) else {"name": value}
@@ -310,16 +297,10 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
     """Returns a message on why importing an attribute of a module failed: the module is not found,
     raises (with the line), or has no such attribute.
     """
-    loaded = sys.modules.get(module)
-    if (
-        isinstance(error, AttributeError)
-        and loaded is not None
-        and error.obj is loaded
-        and error.name == attribute
-    ):
-        near = difflib.get_close_matches(
-            attribute, [name for name in vars(loaded) if not name.startswith("_")], n=1
-        )
+    place = (sys.modules.get(module), attribute)
+    if isinstance(error, AttributeError) and (error.obj, error.name) == place:
+        names = [name for name in vars(error.obj) if not name.startswith("_")]
+        near = difflib.get_close_matches(attribute, names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         return f"{module!r} has no attribute {attribute!r}{_file(module)}{hint}"
     where = errors.users_line(error)
@@ -342,11 +323,9 @@ def _description(value: object) -> str:
         return f"the class {value.__name__}"
     if isinstance(value, types.ModuleType):
         return f"the module {value.__name__}"
-    return (
-        f"the function {value.__name__}"
-        if inspect.isroutine(value)
-        else f"of type {type(value).__name__}"
-    )
+    if inspect.isroutine(value):
+        return f"the function {value.__name__}"
+    return f"of type {type(value).__name__}"
 
 
 def _file(path: str) -> str:

@@ -262,7 +262,7 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
         return value
     if kinds <= {type(None), *UNSAID}:
         return _frozen_literal(text)
-    names = " or ".join(_type_name(kind, old) for kind in _READERS if kind in kinds)
+    names = " or ".join(_type_name(kind, old) for kind in _READABLE if kind in kinds)
     present = "" if old is dataclasses.MISSING else f" (now {old!r})"
     raise UserError(f"{where}={text!r}: expected {names}{present}")
 
@@ -271,10 +271,10 @@ def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
     """Yields the values that `text`, which replaces the value `old`, has as each of the types
     `kinds` that it can be read as, the strictest type first.
     """
-    for kind, reader in _READERS.items():
+    for kind in _READABLE:
         if kind in kinds:
             with contextlib.suppress(ValueError):
-                yield reader(text, old)
+                yield _read_as(kind, text, old)
 
 
 def _literal(text: str) -> object:
@@ -294,32 +294,30 @@ def _frozen_literal(text: str) -> object:
     return value if is_plain(value) else text
 
 
-def _read_none(text: str, old: object) -> None:
-    if text != "None":
-        raise ValueError
+_READABLE = (type(None), bool, int, float, tuple, str)
+"""The types that a text can be read as, the strictest first."""
 
 
-def _read_bool(text: str, old: object) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower() == "true"
-
-
-def _read_int(text: str, old: object) -> int:
+def _read_as(kind: type, text: str, old: object) -> object:
+    """Returns the value that `text` has as the type `kind`, one of `_READABLE`, in place of the value
+    `old`; raises `ValueError` if it has none.
+    """
     value = _literal(text)
-    if type(value) is not int:
-        raise ValueError
-    return value
-
-
-def _read_float(text: str, old: object) -> float:
-    """Parses `text` as a finite float; raises `ValueError` for anything else."""
-    value = _literal(text)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError
-    if not math.isfinite(number := _as_float(value)):
-        raise ValueError
-    return number
+    if kind is type(None) and text == "None":
+        return None
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kind is int and type(value) is int:
+        return value
+    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = _as_float(value)
+        if math.isfinite(number):
+            return number
+    if kind is tuple:
+        return _read_tuple(text, old)
+    if kind is str:
+        return value if text[:1] in ("'", '"') and isinstance(value, str) else text
+    raise ValueError
 
 
 def _as_float(value: float) -> float:
@@ -347,31 +345,11 @@ def _read_tuple(text: str, old: object) -> tuple[object, ...]:
     return value
 
 
-def _read_str(text: str, old: object) -> str:
-    value = _literal(text) if text[:1] in ("'", '"') else text
-    return value if isinstance(value, str) else text
-
-
-_READERS: Mapping[type, Callable[[str, object], object]] = {
-    type(None): _read_none,
-    bool: _read_bool,
-    int: _read_int,
-    float: _read_float,
-    tuple: _read_tuple,
-    str: _read_str,
-}
-
-
 def _type_name(kind: type, old: object) -> str:
     """Returns the name of a type for messages: "true or false", "tuple of int" by the items of
     `old`, "int".
     """
-    items = (
-        {type(item).__name__ for item in old} if kind is tuple and isinstance(old, tuple) else set()
-    )
-    names = {
-        bool: "true or false",
-        type(None): "None",
-        tuple: f"tuple of {items.pop()}" if len(items) == 1 else "tuple",
-    }
+    items = {type(item).__name__ for item in old} if isinstance(old, tuple) else set()
+    of_tuple = f"tuple of {items.pop()}" if len(items) == 1 else "tuple"
+    names = {bool: "true or false", type(None): "None", tuple: of_tuple}
     return names.get(kind, kind.__name__)

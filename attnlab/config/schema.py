@@ -175,9 +175,7 @@ class Setting:
         restricted.
         """
         if self.choices:
-            return "one of: " + ", ".join(
-                repr(choice) if choice == "" else str(choice) for choice in self.choices
-            )
+            return f"one of: {', '.join(str(choice) or repr('') for choice in self.choices)}"
         return self.within.text if self.within else ""
 
 
@@ -190,20 +188,8 @@ def _settings(kind: type[Node]) -> list[dataclasses.Field[object]]:
     return [field for field in dataclasses.fields(kind) if field.name != "others"]
 
 
-_SETTINGS: dict[type[Node], Mapping[str, Setting]] = {}
-
-
 def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
-    """Returns the settings of a class that describes a node, by name, in order, each as a
-    `Setting`.
-    """
-    if kind not in _SETTINGS:
-        _SETTINGS[kind] = _described(kind)
-    return _SETTINGS[kind]
-
-
-def _described(kind: type[Node]) -> Mapping[str, Setting]:
-    """Returns the settings of a class that describes a node, as a dictionary from name to `Setting`
+    """Returns the settings of a class that describes a node, by name, in order, each as a `Setting`
     (default, type, help, range, choices).
     """
     annotations = hints(kind)

@@ -147,13 +147,10 @@ def complete(node: ConfigNode) -> None:
             node.values[key] = ConfigDict()
     if node.component:
         for field, default in node.defaults.items():
+            value = node.values.get(field)
             if field not in node.values:
                 node.values[field] = default
-            elif (
-                isinstance(default, float)
-                and type(node.values[field]) is int
-                and abs(node.values[field]) < 2**1000
-            ):
+            elif isinstance(default, float) and type(value) is int and abs(value) < 2**1000:
                 node.values[field] = float(node.values[field])
     for key, value in list(node.values.items()):
         if isinstance(value, str) and key in node.tables:

@@ -18,21 +18,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding import scoring
+from attnlab.decoding import scoring, steps
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rows import NEVER, largest
 from attnlab.decoding.rules import FREE, Rules
-from attnlab.decoding.steps import (
-    among,
-    emittable,
-    length_limits,
-    pick,
-    put,
-    repeat_rows,
-    take_rows,
-    weights_buffer,
-)
 from attnlab.errors import UserError
 
 SHRINK, LEAST_ROWS = (4, 8)  # a batch is cut to a quarter, but not below this number of sentences
@@ -87,7 +76,6 @@ class _Terms:
     rules: Rules
     limits: jax.Array
     source_mask: jax.Array | None
-    special: Special
 
     def penalty(self, length: jax.Array | int) -> jax.Array:
         """See `scoring.length_penalty`."""
@@ -121,7 +109,6 @@ def beam_search(
     rules: Rules = FREE,
     limits: jax.Array | None = None,
     alignment: bool = False,
-    special: Special = OURS,
 ) -> Hypotheses:
     """Runs beam search with `beam` hypotheses for each of `rows` sentences and returns the `n_best`
     of each with the highest score log P / lp + cp (see `scoring`), best first.
@@ -141,10 +128,9 @@ def beam_search(
       coverage: beta >= 0 of the coverage penalty, which only finished hypotheses get; needs weights
         and `source_mask` [B,S].
       n_best: hypotheses returned for each sentence, at most `beam`.
-      rules: rules on the next token.
+      rules: rules on the next token, with the ids of the target's vocabulary.
       limits: [B] int32, a length limit for each sentence below `max_length`.
       alignment: also return the attention weights.
-      special: ids of the target's vocabulary.
 
     Raises:
       ValueError: n_best above beam, or coverage without `source_mask`.
@@ -159,12 +145,13 @@ def beam_search(
         length_offset,
         coverage,
         rules.repeat(beam),
-        length_limits(limits, rows, max_length),
+        steps.length_limits(limits, rows, max_length),
         source_mask if coverage else None,
-        special,
     )
-    state, memory = repeat_rows((state, memory), rows, beam)
-    weights = weights_buffer(step, state, memory, rows * beam, max_length) if alignment else None
+    state, memory = steps.repeat_rows((state, memory), rows, beam)
+    weights = (
+        steps.weights_buffer(step, state, memory, rows * beam, max_length) if alignment else None
+    )
     start = _begin(state, terms, weights, (rows, beam, max_length), n_best)
     pool, maps = _run(step, memory, terms, start)
     return Hypotheses(pool.history.tokens, pool.scores, pool.log_probs, pool.lengths, maps)
@@ -183,7 +170,7 @@ def _begin(
         """Returns an empty past of `width` hypotheses per sentence: PAD everywhere, and slots only
         if weights are collected.
         """
-        empty = jnp.full((rows, width, max_length), terms.special.pad, jnp.int32)
+        empty = jnp.full((rows, width, max_length), terms.rules.special.pad, jnp.int32)
         return _History(empty, None if weights is None else jnp.zeros_like(empty))
 
     none = jnp.full((rows, n_best), NEVER, jnp.float32)
@@ -191,7 +178,7 @@ def _begin(
     return _Search(
         t=jnp.int32(0),
         log_probs=jnp.full((rows, beam), NEVER, jnp.float32).at[:, 0].set(0.0),
-        last=jnp.full((rows, beam), terms.special.bos, jnp.int32),
+        last=jnp.full((rows, beam), terms.rules.special.bos, jnp.int32),
         history=empty_history(beam),
         coverage=None if mask is None else jnp.zeros((rows, beam, mask.shape[1]), jnp.float32),
         pool=_Pool(none, none, jnp.zeros((rows, n_best), jnp.int32), empty_history(n_best)),
@@ -226,17 +213,14 @@ def _run(
     keep = jnp.argsort(search.done)[:fewer]  # unfinished ones come first
     hypotheses = (keep[:, None] * beam + jnp.arange(beam)).reshape(-1)
     weights = None if search.weights is None else search.weights[:, hypotheses]
-    smaller = take_rows(search._replace(state=None, weights=None), keep)
-    smaller = smaller._replace(state=take_rows(search.state, hypotheses), weights=weights)
+    smaller = steps.take_rows(search._replace(state=None, weights=None), keep)
+    smaller = smaller._replace(state=steps.take_rows(search.state, hypotheses), weights=weights)
     mask = None if terms.source_mask is None else terms.source_mask[keep]
     narrow = dataclasses.replace(
         terms, rules=terms.rules.rows(hypotheses), limits=terms.limits[keep], source_mask=mask
     )
-    smaller_result = _run(step, take_rows(memory, hypotheses), narrow, smaller)
-    merged: tuple[_Pool, jax.Array | None] = jax.tree.map(
-        lambda full, part: full.at[keep].set(part), (pool, maps), smaller_result
-    )
-    return merged
+    smaller_result = _run(step, steps.take_rows(memory, hypotheses), narrow, smaller)
+    return jax.tree.map(lambda x, part: x.at[keep].set(part), (pool, maps), smaller_result)
 
 
 def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
@@ -248,14 +232,13 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
     candidates = _candidates(search, logits, terms)
     coverage = _with_coverage(search.coverage, weights)
-    ends = among(candidates.token, terms.special.ending)
+    ends = steps.among(candidates.token, terms.rules.special.ending)
     lives = ~ends & (jnp.cumsum(~ends, axis=1) <= beam)
     at_limit = search.t + 1 >= terms.limits
 
     ending = ends & (jnp.arange(ends.shape[1]) < beam) & jnp.isfinite(candidates.log_probs)
-    stuck = (
-        at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)
-    )  # cut: nothing has ended or will end
+    # cut: nothing has ended or will end
+    stuck = at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)
     pool = _finish(search, candidates, jnp.where(stuck[:, None], lives, ending), coverage, terms)
 
     log_probs, place = lax.top_k(jnp.where(lives, candidates.log_probs, NEVER), beam)
@@ -263,17 +246,17 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
     # hypothesis.
     reach = log_probs[:, 0] / terms.penalty(terms.limits)
     done = search.done | at_limit | (reach <= pool.scores[:, -1])
-    parent = pick(candidates.parent, place)
+    parent = steps.pick(candidates.parent, place)
     return _Search(
         t=search.t + 1,
         log_probs=log_probs,
-        last=pick(candidates.token, place),
-        history=pick(candidates.history, place),
-        coverage=pick(coverage, parent),
+        last=steps.pick(candidates.token, place),
+        history=steps.pick(candidates.history, place),
+        coverage=steps.pick(coverage, parent),
         pool=pool,
         done=done,
-        state=take_rows(state, (jnp.arange(rows)[:, None] * beam + parent).reshape(-1)),
-        weights=put(search.weights, weights, search.t),
+        state=steps.take_rows(state, (jnp.arange(rows)[:, None] * beam + parent).reshape(-1)),
+        weights=steps.put(search.weights, weights, search.t),
     )
 
 
@@ -284,7 +267,8 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
     """
     rows, beam = search.log_probs.shape
     normalizer = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
-    logits, count = emittable(logits, terms.special), (1 + len(terms.special.ending)) * beam
+    special = terms.rules.special
+    logits, count = steps.emittable(logits, special), (1 + len(special.ending)) * beam
     width = min(count, logits.shape[1])
     tokens = search.history.tokens.reshape(rows * beam, -1)
     values, ids = largest(terms.rules(logits, tokens, search.t), width)
@@ -293,8 +277,8 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
     # A finished sentence takes no more candidates, so its result does not depend on the rest of the
     # batch.
     log_probs, place = lax.top_k(jnp.where(search.done[:, None], NEVER, total), count)
-    parent, token = place // width, pick(ids.reshape(rows, beam * width), place)
-    past = pick(search.history, parent)
+    parent, token = place // width, steps.pick(ids.reshape(rows, beam * width), place)
+    past = steps.pick(search.history, parent)
     now = jnp.arange(past.tokens.shape[2]) == search.t
     tokens = jnp.where(now, token[:, :, None], past.tokens)
     slots = None if past.slots is None else jnp.where(now, parent[:, :, None], past.slots)
@@ -329,7 +313,7 @@ def _finish(
     length = search.t + 1
     scores = candidates.log_probs / terms.penalty(length)
     if coverage is not None and terms.source_mask is not None:
-        scores += pick(
+        scores += steps.pick(
             scoring.coverage_penalty(coverage, terms.source_mask[:, None, :], terms.beta),
             candidates.parent,
         )
@@ -340,7 +324,7 @@ def _finish(
         candidates.history,
     )
     merged: _Pool = jax.tree.map(lambda *pair: jnp.concatenate(pair, axis=1), search.pool, new)
-    return pick(merged, lax.top_k(merged.scores, search.pool.scores.shape[1])[1])
+    return steps.pick(merged, lax.top_k(merged.scores, search.pool.scores.shape[1])[1])
 
 
 def _alignment(search: _Search) -> jax.Array | None:
@@ -352,6 +336,6 @@ def _alignment(search: _Search) -> jax.Array | None:
     if search.weights is None or slots is None:
         return None
     rows, beam = search.log_probs.shape
-    steps = jnp.arange(slots.shape[2])
-    weights = search.weights[steps, jnp.arange(rows)[:, None, None] * beam + slots]
-    return jnp.where((steps < lengths[:, :, None])[..., None], weights, 0.0)
+    places = jnp.arange(slots.shape[2])
+    weights = search.weights[places, jnp.arange(rows)[:, None, None] * beam + slots]
+    return jnp.where((places < lengths[:, :, None])[..., None], weights, 0.0)

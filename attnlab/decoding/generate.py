@@ -60,11 +60,12 @@ Ended = Callable[[np.ndarray], bool]
 """Whether a hypothesis, its ids so far [t], holds what stops it."""
 
 
+@dataclasses.dataclass(eq=False)
 class Decoder:
     """Decodes batches by one compiled program for each batch shape; keep the object to keep the
     programs.
 
-    Args:
+    Attributes:
       bind: the model.
       settings: from `settings.validate`.
       alignment: also return attention weights, where the model has them.
@@ -76,28 +77,22 @@ class Decoder:
         that scores count no token behind the stop. Beam search does not call it.
     """
 
-    def __init__(
-        self,
-        bind: Bind,
-        settings: Decoding,
-        *,
-        alignment: bool = False,
-        special: Special = OURS,
-        real: Callable[[Any], Any] | None = None,
-        continues: bool = False,
-        ended: Ended | None = None,
-    ) -> None:
-        """Prepares the compiled programs that decode by the settings with the model `bind(params)`;
-        `alignment` also returns attention weights, `real` marks real source positions, `continues`:
-        outputs continue the source, `ended` stops a text early.
-        """
-        self.settings, self.special, self._ended = settings, special, ended
-        self._real = real or (lambda source: source != special.pad)
-        programs = _Programs(bind, settings, alignment, special, continues, self._real)
-        self._search = OnRows(programs.search)
-        self._begin = OnRows(programs.begin)
-        self._go_on = OnRows(programs.go_on, donate_argnums=2)
-        self._finish = jax.jit(programs.finish)
+    bind: Bind
+    settings: Decoding
+    _: dataclasses.KW_ONLY
+    alignment: bool = False
+    special: Special = OURS
+    real: Callable[[Any], Any] | None = None
+    continues: bool = False
+    ended: Ended | None = None
+
+    def __post_init__(self) -> None:
+        """Prepares the programs, which are compiled for the first batch of a shape."""
+        self._real = self.real or (lambda source: source != self.special.pad)
+        self._compiled_search = OnRows(self.search)
+        self._compiled_begin = OnRows(self.begin)
+        self._compiled_go_on = OnRows(self.go_on, donate_argnums=2)
+        self._compiled_finish = jax.jit(self.finish)
 
     def __call__(
         self, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]]
@@ -119,8 +114,8 @@ class Decoder:
         """
         hypotheses: dict[int, list[Decoded]] = {}
         count = 0
-        watched = self._ended is not None and self.settings.method != "beam"
-        search = self._watched_search if watched else self._search
+        watched = self.ended is not None and self.settings.method != "beam"
+        search = self._watched_search if watched else self._compiled_search
         for indices, batch in patiently("writing texts", batches):
             indices, source = np.asarray(indices, np.int32), np.asarray(batch["source"])
             lengths = np.asarray(self._real(source)).sum(axis=1)
@@ -171,10 +166,9 @@ class Decoder:
     def _watched_search(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Hypotheses:
-        """As `_search`, but hypotheses that have `ended` are not continued."""
+        """As `search`, but hypotheses that have `ended` are not continued."""
         *_, run = self._by_token(params, source, limits, indices)
-        hypotheses: Hypotheses = self._finish(run)
-        return hypotheses
+        return self._compiled_finish(run)
 
     def _by_token(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
@@ -183,29 +177,18 @@ class Decoder:
         all rows are done: by an end token, their limit [B], or because `ended` says so; `indices`
         [B] set the random keys.
         """
-        run, memory = self._begin(params, source)
+        run, memory = self._compiled_begin(params, source)
         done = np.zeros(len(run.done), bool)
         while not done.all():
             until = np.int32(run.t + 1)
-            run = self._go_on(params, source, run, memory, limits, indices, until)
+            run = self._compiled_go_on(params, source, run, memory, limits, indices, until)
             done, tokens = np.array(run.done), np.asarray(run.tokens)
-            if self._ended is not None:
+            if self.ended is not None:
                 lengths = (tokens != self.special.pad).sum(axis=1)
                 for row in np.flatnonzero(~done):
-                    done[row] = self._ended(tokens[row, : lengths[row]])
+                    done[row] = self.ended(tokens[row, : lengths[row]])
                 run = run._replace(done=jnp.asarray(done))
             yield run
-
-
-class _Programs(NamedTuple):
-    """The compiled programs of a decoder; see `Decoder`."""
-
-    bind: Bind
-    settings: Decoding
-    alignment: bool
-    special: Special
-    continues: bool
-    real: Callable[[Any], Any]
 
     def search(
         self, params: Any, source: jax.Array, limits: jax.Array, indices: jax.Array
@@ -217,7 +200,7 @@ class _Programs(NamedTuple):
         if self.settings.method != "beam":
             run, memory = self.begin(params, source)
             return self.finish(self.go_on(params, source, run, memory, limits, indices))
-        model, settings, real = self.bind(params), self.settings, self.real(source)
+        model, settings, real = self.bind(params), self.settings, self._real(source)
         memory, room = model.encode(source), settings.limit(real.shape[1])
         return beam_search(
             model.step,
@@ -234,14 +217,13 @@ class _Programs(NamedTuple):
             rules=self.rules(source),
             limits=limits,
             alignment=self.alignment,
-            special=self.special,
         )
 
     def begin(self, params: Any, source: jax.Array) -> tuple[Run, Any]:
         """Encodes the sources of a batch and returns the state (`Run`) of greedy search or sampling
         before its first token, and the encoded memory, both with a row for each sample.
         """
-        model, room = self.bind(params), self.settings.limit(self.real(source).shape[1])
+        model, room = self.bind(params), self.settings.limit(self._real(source).shape[1])
         memory = model.encode(source)
         state = model.start(memory, room)
         state, memory = repeat_rows((state, memory), len(source), self.each)
@@ -272,7 +254,6 @@ class _Programs(NamedTuple):
             limits,
             rules=self.rules(source).repeat(self.each),
             until=until,
-            special=self.special,
         )
 
     def finish(self, run: Run) -> Hypotheses:

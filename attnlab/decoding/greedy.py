@@ -80,7 +80,6 @@ def unroll(
     *,
     rules: Rules,
     until: jax.Array | int | None = None,
-    special: Special = OURS,
 ) -> Run:
     """Continues a run by `step(state, memory, last tokens)` and the tokens that `choose` takes from
     its logits under `rules`, and returns it when every row is done or `until` tokens are written,
@@ -94,9 +93,9 @@ def unroll(
         rows that ended or reached their limit.
         """
         raw_logits, state, weights = step(run.state, memory, run.last)
-        logits = emittable(raw_logits, special)
+        logits = emittable(raw_logits, rules.special)
         chosen = choose(rules(logits, run.tokens, run.t), run.t)
-        token = jnp.where(run.done, special.pad, chosen)
+        token = jnp.where(run.done, rules.special.pad, chosen)
         picked = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0]
         gain = picked - jax.nn.logsumexp(raw_logits.astype(jnp.float32), axis=1)
         return Run(
@@ -104,7 +103,7 @@ def unroll(
             last=token,
             tokens=lax.dynamic_update_index_in_dim(run.tokens, token, run.t, 1),
             log_probs=run.log_probs + jnp.where(run.done, 0.0, gain),
-            done=run.done | among(token, special.ending) | (run.t + 1 >= limits),
+            done=run.done | among(token, rules.special.ending) | (run.t + 1 >= limits),
             state=state,
             weights=put(run.weights, weights, run.t),
         )

@@ -76,14 +76,9 @@ def sentence_counts(
 
     # effective_order is for single sentences; it only changes a score that is not used
     counting = BLEU(lowercase=lowercase, effective_order=True)
-    scores = [
-        counting.sentence_score(answer, [gold])
-        for answer, gold in zip(hypotheses, references, strict=True)
-    ]
-    cased = [
-        (answer.lower(), gold.lower()) if lowercase else (answer, gold)
-        for answer, gold in zip(hypotheses, references, strict=True)
-    ]
+    pairs = [*zip(hypotheses, references, strict=True)]
+    scores = [counting.sentence_score(answer, [gold]) for answer, gold in pairs]
+    cased = [(answer.lower(), gold.lower()) for answer, gold in pairs] if lowercase else pairs
     return {
         "bleu": (
             "bleu",

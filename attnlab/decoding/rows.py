@@ -99,8 +99,7 @@ def sums_of_rows(
         return sums(params, {name: column[None] for name, column in row.items()})
 
     program = OnRows(jax.vmap(sums_of_row, in_axes=(None, 0)))
-    arrays: dict[str, np.ndarray] = by_example(program, params, batches)
-    return arrays
+    return by_example(program, params, batches)
 
 
 def by_example(

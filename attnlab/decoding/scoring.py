@@ -7,9 +7,8 @@ A finished hypothesis Y of a source X scores log P(Y|X) / lp(Y) + cp(X; Y).
 import jax
 import jax.numpy as jnp
 
-LEAST_COVERAGE = (
-    1e-6  # otherwise a source position without attention would have an infinite penalty
-)
+# otherwise a source position without attention would have an infinite penalty
+LEAST_COVERAGE = 1e-6
 
 
 def length_penalty(length: jax.Array | int, alpha: float, offset: int = 5) -> jax.Array:

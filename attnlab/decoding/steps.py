@@ -1,12 +1,11 @@
 """The parts of one decoding step that greedy search, sampling and beam search share."""
 
-import functools
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from attnlab.data.vocabulary import OURS, Special
@@ -28,9 +27,7 @@ def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
 
 def among(ids: jax.Array, chosen: Sequence[int]) -> jax.Array:
     """Returns which of the ids are among the `chosen` ones, bool of the same shape."""
-    return functools.reduce(
-        operator.or_, (ids == choice for choice in chosen), jnp.zeros_like(ids, bool)
-    )
+    return jnp.isin(ids, np.array(chosen, np.int32))
 
 
 def repeat_rows(tree: Any, rows: int, times: int) -> Any:
@@ -46,12 +43,10 @@ def repeat_rows(tree: Any, rows: int, times: int) -> Any:
                 f"decoding: every array of state and memory needs leading axis {rows} (the"
                 f" sentences), found shape {leaf.shape}"
             )
-    return (
-        tree
-        if times == 1
-        else jax.tree.map(
-            lambda leaf: jnp.repeat(leaf, times, axis=0) if jnp.ndim(leaf) else leaf, tree
-        )
+    if times == 1:
+        return tree
+    return jax.tree.map(
+        lambda leaf: jnp.repeat(leaf, times, axis=0) if jnp.ndim(leaf) else leaf, tree
     )
 
 
@@ -71,21 +66,19 @@ def by_row(tree: Tree, rows: int) -> Tree:
     Rows are then independent: rows of several such trees can be joined in one, each at its own
       step, and each row gets the result it would get alone.
     """
-    spread: Tree = jax.tree.map(
+    return jax.tree.map(
         lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), tree
     )
-    return spread
 
 
 def pick(tree: Tree, places: jax.Array) -> Tree:
     """Gathers from every leaf [B,X,...] the indices `places` [B,Y] of axis 1, giving [B,Y,...]."""
-    picked: Tree = jax.tree.map(
-        lambda leaf: jnp.take_along_axis(
-            leaf, places.reshape(places.shape + (1,) * (leaf.ndim - 2)), axis=1
-        ),
-        tree,
-    )
-    return picked
+
+    def of_leaf(leaf: jax.Array) -> jax.Array:
+        at = places.reshape(places.shape + (1,) * (leaf.ndim - 2))
+        return jnp.take_along_axis(leaf, at, axis=1)
+
+    return jax.tree.map(of_leaf, tree)
 
 
 def length_limits(limits: jax.Array | None, rows: int, max_length: int) -> jax.Array:
@@ -111,5 +104,4 @@ def put(buffer: jax.Array | None, value: jax.Array | None, t: jax.Array) -> jax.
     """Returns `buffer` [L,N,S] with `value` [N,S] written at step `t`; None if either is None."""
     if buffer is None or value is None:
         return None
-    filled: jax.Array = lax.dynamic_update_index_in_dim(buffer, value.astype(buffer.dtype), t, 0)
-    return filled
+    return lax.dynamic_update_index_in_dim(buffer, value.astype(buffer.dtype), t, 0)

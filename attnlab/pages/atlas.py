@@ -335,11 +335,10 @@ def _table(examples: Sequence[AtlasExample], meanings: Mapping[str, str]) -> str
     rows = []
     for example, part in maps:
         labels = cut(" \u00b7 ".join(filter(None, (example.model, example.title))), 60)
+        absent = [math.nan] * len(part.weights)
         for head in range(len(part.weights)):
-            values = [
-                float(part.statistics[n][head]) if n in part.statistics else None for n in names
-            ]
-            cells = [number(v if v is not None and math.isfinite(v) else None) for v in values]
+            values = [float(part.statistics.get(name, absent)[head]) for name in names]
+            cells = [number(value if math.isfinite(value) else None) for value in values]
             rows.append((labels, part.name, str(head), *cells))
     numbers = frozenset(range(2, 3 + len(names)))
     notes = tuple(f"{name}: {meanings[name]}." for name in names if name in meanings)

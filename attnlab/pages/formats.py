@@ -1,7 +1,5 @@
 """A table as Markdown and as LaTeX."""
 
-from collections.abc import Sequence
-
 from attnlab.errors import visible
 from attnlab.pages.tables import NONE, Table
 
@@ -21,10 +19,11 @@ def markdown(table: Table) -> str:
     """Returns a table as Markdown: a heading, a pipe table with strong rows in bold, and its notes."""
     head = ["---:" if place in table.numbers else "---" for place in range(len(table.columns))]
     rows = [
-        [_bold(cell) if place in table.strong else cell for cell in map(literal, row)]
+        [f"**{cell}**" if cell and place in table.strong else cell for cell in map(literal, row)]
         for place, row in enumerate(table.rows)
     ]
-    lines = [_line(line) for line in (list(map(literal, table.columns)), head, *rows)]
+    every = ([*map(literal, table.columns)], head, *rows)
+    lines = [f"| {' | '.join(cells)} |" for cells in every]
     notes = (f"{literal(note)}\n" for note in table.notes)
     return "\n".join([f"## {literal(table.title)}", "", *lines, "", *notes])
 
@@ -53,10 +52,6 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def literal(text: str) -> str:
     """Returns the text escaped for Markdown, so that it neither ends a cell nor is read as Markdown
     or HTML.
@@ -66,17 +61,12 @@ def literal(text: str) -> str:
     return visible(" ".join(text.splitlines()))
 
 
-def _bold(cell: str) -> str:
-    return f"**{cell}**" if cell else cell
-
-
 def _latex(cell: str, strong: bool, numbers: bool) -> str:
     """Returns a cell escaped for LaTeX, in bold if `strong`, with minus signs if it holds numbers,
     "--" for an empty one.
     """
-    text = (
-        "--" if cell == NONE else _escaped(cell).replace("-", "$-$") if numbers else _escaped(cell)
-    )
+    text = "--" if cell == NONE else _escaped(cell)
+    text = text.replace("-", "$-$") if numbers and cell != NONE else text
     return rf"\textbf{{{text}}}" if strong and text else text
 
 

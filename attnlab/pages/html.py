@@ -13,29 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attnlab.errors import visible
-from attnlab.pages.style import SCRIPT, STYLE
+from attnlab.pages.style import PAGE, SCRIPT, STYLE
 from attnlab.pages.tables import Table
-
-PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-<script>
-{script}</script>
-</body>
-</html>
-"""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The style sheet and the script of a page, which stand inside the file: `page.css` and `page.js`.
+"""The frame of a page, and its style sheet and script, which stand inside the file: `page.html`,
+`page.css` and `page.js`.
 
 The script does what the page does with a pointer or the keyboard: a click on a column's head sorts by
 it, and what belongs to the row under the pointer is lit everywhere. Cells are numbers where they
@@ -28,4 +29,5 @@ _FOLDER = Path(__file__).parent
 STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8") + "".join(
     f".c{place} {{ color: {colour}; }}\n" for place, colour in enumerate(COLOURS)
 )
+PAGE = (_FOLDER / "page.html").read_text(encoding="utf-8")
 SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")

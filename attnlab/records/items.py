@@ -80,11 +80,8 @@ class Items:
                     " are needed"
                 )
         if len({len(rows) for rows in items.rows.values()}) > 1:
-            raise UserError(
-                "items:"
-                f" {', '.join(f'{name!r} has {len(rows)} rows' for name, rows in items.rows.items())};"
-                " one an example"
-            )
+            counts = [f"{name!r} has {len(rows)} rows" for name, rows in items.rows.items()]
+            raise UserError(f"items: {', '.join(counts)}; one an example")
         return items
 
     def __len__(self) -> int:

@@ -86,9 +86,7 @@ def parsed(text: str | bytes, *, strict: bool = False) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise Damaged("it is nested too deeply") from error
-    except Damaged:
-        raise
-    except ValueError as error:
+    except ValueError as error:  # `Damaged` is one
         raise Damaged(" ".join(str(error).split())) from error
     if text.count("[") + text.count("{") > _DEEPEST and not _is_flatter(value, _DEEPEST):
         raise Damaged("it is nested too deeply")
@@ -142,12 +140,7 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
         fields = {field.name: _required(field) for field in dataclasses.fields(origin)}
         return origin(**_fit_fields(value, origin, fields, where, allow_unknown=False))  # type: ignore[operator]
     if typing.is_typeddict(origin):
-        # `__required_keys__` does not see a `NotRequired` where annotations are texts
-        fields = {
-            name: name in origin.__required_keys__
-            and typing.get_origin(hint) is not typing.NotRequired
-            for name, hint in _hints(origin).items()
-        }
+        fields = {name: name in origin.__required_keys__ for name in _hints(origin)}
         return _fit_fields(value, origin, fields, where, allow_unknown=True)
     if origin in (list, tuple) and isinstance(value, list):
         return origin(
@@ -186,13 +179,13 @@ def _fit_fields(
 
 def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
     """Returns the JSON `value`, at the position `where`, converted to the first member of the union
-    `kind` that it fits; raises Damaged with the message of the last candidate (see `_is_called`) if
-    it fits none.
+    `kind` that it fits; raises Damaged with the message of the last candidate (see
+    `_fits_literals`) if it fits none.
     """
     if value is None and type(None) in typing.get_args(kind):
         return None
     alternatives = [option for option in typing.get_args(kind) if option is not type(None)]
-    alternatives = [option for option in alternatives if _is_called(value, option)] or alternatives
+    alternatives = [x for x in alternatives if _fits_literals(value, x)] or alternatives
     for option in alternatives[:-1]:
         try:
             return fit(value, option, where)
@@ -201,20 +194,18 @@ def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
     return fit(value, alternatives[-1], where)
 
 
-def _is_called(value: Any, kind: Any) -> bool:
+def _fits_literals(value: Any, kind: Any) -> bool:
     """Returns False if `kind` is a `TypedDict` in which a field of type `Literal` does not allow
     the text that the JSON object `value` has for it, as {"event": "start"} for Literal["end"], else
     True.
     """
     if not typing.is_typeddict(kind) or not isinstance(value, dict):
         return True
-    fixed = {
-        name: typing.get_args(hint)
+    return all(
+        value[name] in typing.get_args(hint)
         for name, hint in _hints(kind).items()
-        if typing.get_origin(hint) is typing.Literal
-    }
-    words = {name: word for name in fixed if isinstance(word := value.get(name), str)}
-    return all(word in fixed[name] for name, word in words.items())
+        if typing.get_origin(hint) is typing.Literal and isinstance(value.get(name), str)
+    )
 
 
 def _narrow(value: Any, kind: Any, where: str) -> Any:

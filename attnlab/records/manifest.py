@@ -18,7 +18,7 @@ from attnlab.config.tree import config_hash, differing, flat, is_below
 from attnlab.errors import UserError
 from attnlab.records.files import timestamp, write_atomic
 from attnlab.records.json_kinds import Damaged, Natural, fit, parsed, read_file
-from attnlab.records.provenance import Changed, Record, check_record
+from attnlab.records.provenance import Changed, Record
 from attnlab.records.sealed import sweep_of
 from attnlab.records.versions import RUN, versioned
 
@@ -148,7 +148,6 @@ class Manifest:
             hashes = config_hash(manifest.config), config_hash(manifest.config, whole=True)
             if manifest.config_hash not in hashes:
                 raise Damaged("the config does not have the recorded hash")
-            check_record(manifest.own_code)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as error:  # `Damaged` is one
@@ -279,16 +278,11 @@ def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
     for path in sorted(filter(Path.is_file, (Path(workdir) / _VOCABULARY).glob("[!.]*"))):
         try:
             content = path.read_bytes()
-        except OSError:  # as its reader says
+            fields = parsed(content) if path.suffix == ".json" else None
+        except (OSError, Damaged):  # as its reader says
             continue
-        prints[path.name] = hashlib.sha256(content).hexdigest()
-        if path.suffix == ".json":
-            try:
-                prints[path.name] = str(parsed(content)["sha256"])
-            except Damaged:
-                del prints[path.name]
-            except (KeyError, TypeError):
-                continue
+        recorded = fields.get("sha256") if isinstance(fields, dict) else None
+        prints[path.name] = str(recorded or hashlib.sha256(content).hexdigest())
     return prints
 
 

@@ -122,24 +122,22 @@ def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[s
     examples = {"examples": task.size(split), task.examples: task.size(split)}
     counts = {**examples, **getattr(task, "counts", lambda split: {})(split)}
     for name, measure in chosen.items():
-        if measure.of is not None and measure.of not in counts:
+        if measure.of is None:
+            continue
+        if measure.of not in counts:
             raise UserError(
                 f"measures: {name!r} is a share of {measure.of!r}, which the task does not count;"
                 f" {nearest(measure.of, counts)}"
             )
-    return chosen | {
-        name: dataclasses.replace(measure, count=int(counts[measure.of]))
-        for name, measure in chosen.items()
-        if measure.of is not None
-    }
+        chosen[name] = dataclasses.replace(measure, count=int(counts[measure.of]))
+    return chosen
 
 
 def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
     """Returns measures as dicts for JSON, by name; fields that are None are left out."""
-    fields = {name: dataclasses.asdict(measure) for name, measure in measures.items()}
     return {
-        name: {key: value for key, value in values.items() if value is not None}
-        for name, values in fields.items()
+        name: {key: value for key, value in vars(measure).items() if value is not None}
+        for name, measure in measures.items()
     }
 
 

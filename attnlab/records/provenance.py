@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from attnlab.config.schema import Node
 from attnlab.errors import UserError
@@ -25,13 +25,49 @@ FLAG = "--accept-changed-code"
 FOLDER = "code"
 """Below a run's or a sweep's folder: the copies, so that `PYTHONPATH=FOLDER` finds the modules as they were."""
 
-Record = Mapping[str, Any]
-"""What a manifest or a plan keeps as `own_code`:
 
-  modules: name to {"file", "sha256", "copy"}, the code that computes; "copy" is relative to the run's folder.
-  files: name of the copy to {"file", "sha256"}, the files that only said what the settings are, and what they import.
-  accepted: a list of {"time", "by", "command", "step", "changed"}: who went on with other code, and from which step.
-"""
+class _File(TypedDict):
+    """A file of the user's; its hash is that of its text."""
+
+    file: str
+    sha256: str
+
+
+class _Module(_File):
+    """A module; `copy` is relative to the run's folder."""
+
+    copy: str
+
+
+class _Hashes(TypedDict):
+    """The hashes of a module before and after a change that was accepted; None where it was absent."""
+
+    was: str | None
+    now: str | None
+
+
+class _Accepted(TypedDict):
+    """Who went on with other code, when and by which command, and after which step; in a plan, also
+    the candidate whose code it is.
+    """
+
+    time: NotRequired[str]
+    by: str
+    command: NotRequired[list[str]]
+    step: int | None
+    changed: Mapping[str, _Hashes]
+    candidate: NotRequired[str]
+
+
+class Record(TypedDict):
+    """What a manifest or a plan keeps as `own_code`: by name the `modules`, the code that computes;
+    by copy the `files`, which only said what the settings are, and what they import; and the changes
+    that were accepted.
+    """
+
+    modules: Mapping[str, _Module]
+    files: Mapping[str, _File]
+    accepted: list[_Accepted]
 
 
 class Changed(UserError):
@@ -61,14 +97,17 @@ class Code:
         """Module to hash."""
         return {name: source.sha256 for name, source in self.modules.items()}
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Returns a `Record` of this code for a manifest: "modules" and "files", each by name with
         path and hash, and an empty list "accepted" of accepted changes.
         """
         modules = {
             name: _entry(source, f"{FOLDER}/{source.copy}") for name, source in self.modules.items()
         }
-        files = {name: _entry(source) for name, source in self.files.items()}
+        files: dict[str, _File] = {
+            name: {"file": source.file, "sha256": source.sha256}
+            for name, source in self.files.items()
+        }
         return {"modules": modules, "files": files, "accepted": []}
 
     def keep(self, folder: Path) -> list[str]:
@@ -142,36 +181,14 @@ class Change:
         return present and own_files.locate(self.module) == (None, None)
 
 
-def check_record(record: Any) -> None:
-    """Raises `ValueError` unless `record` is None or has the form of a `Record`: all fields are
-    present, names and hashes are texts, steps are ints or None.
-    """
-    if record is None:
-        return
-    try:
-        texts = [
-            entry[key]
-            for part in ("modules", "files")
-            for entry in record[part].values()
-            for key in ("file", "sha256")
-        ]
-        texts += [entry["copy"] for entry in record["modules"].values()]
-        entries = record["accepted"]
-        texts += [entry["by"] for entry in entries]
-        steps = [entry["step"] for entry in entries]
-        edits = [change for entry in entries for change in entry["changed"].values()]
-        texts += [change[key] or "" for change in edits for key in ("was", "now")]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"own_code: {type(error).__name__}: {error}") from error
-    if not all(isinstance(text, str) for text in texts) or not all(
-        isinstance(step, int | None) for step in steps
-    ):
-        raise ValueError("own_code: a name, a hash or a step is none")
-
-
 def digests(record: Record | None) -> dict[str, str]:
     """Module to hash, of a record; {} where nothing is known."""
-    return {name: entry["sha256"] for name, entry in (record or {}).get("modules", {}).items()}
+    return {name: entry["sha256"] for name, entry in record["modules"].items()} if record else {}
+
+
+def accepted_changes(record: Record | None) -> list[_Accepted]:
+    """Returns the changes of code that were accepted, of a record; [] of None."""
+    return record["accepted"] if record else []
 
 
 def changes(record: Record | None, code: Code) -> list[Change]:
@@ -206,9 +223,8 @@ def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
     parts = []
     for change in changed:
         copy = folder / record["modules"][change.module]["copy"] if change.was else None
-        parts.append(
-            f"{change.text} (as it was: {copy})" if copy and copy.exists() else change.text
-        )
+        as_it_was = f" (as it was: {copy})" if copy and copy.exists() else ""
+        parts.append(f"{change.text}{as_it_was}")
     return ", ".join(parts)
 
 
@@ -246,7 +262,7 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
     edited = [
         source.file
         for name, source in code.files.items()
-        if record["files"].get(name, {}).get("sha256", source.sha256) != source.sha256
+        if name in record["files"] and record["files"][name]["sha256"] != source.sha256
     ]
     return lines + [
         f"{file} has changed since {folder} was begun, but its settings have not" for file in edited
@@ -262,7 +278,7 @@ def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
     one text and is used with another.
     """
     modules: dict[str, dict[str, Any]] = {}
-    for word in (record or {}).get("accepted", ()):
+    for word in accepted_changes(record):
         for name, hashes in word["changed"].items():
             entry = modules.setdefault(
                 name, {"was": _short(hashes["was"]), "now": "", "after_steps": []}
@@ -276,7 +292,7 @@ def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
     return modules
 
 
-def accept(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
+def accept(record: Record, code: Code, folder: Path, step: int | None = None) -> Record:
     """Writes copies of the changed modules into `folder`, and returns the record updated to this
     code, with an entry on who accepted the change.
 
@@ -302,17 +318,21 @@ def _short(digest: str | None) -> str:
     return (digest or "absent")[:12]
 
 
-def edit(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> dict[str, Any]:
+def edit(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> _Accepted:
     """Returns the entry on an accepted change: time, person, command, `step` (the last one done
     before), and the old and new hash of each module that differs between `was` and `now`.
     """
-    changed = {
-        name: {"was": was.get(name), "now": now.get(name)}
-        for name in {**was, **now}
-        if was.get(name) != now.get(name)
+    return {
+        "time": timestamp(),
+        "by": _person(),
+        "command": list(sys.argv),
+        "step": step,
+        "changed": {
+            name: {"was": was.get(name), "now": now.get(name)}
+            for name in {**was, **now}
+            if was.get(name) != now.get(name)
+        },
     }
-    who = {"time": timestamp(), "by": _person(), "command": list(sys.argv)}
-    return {**who, "step": step, "changed": changed}
 
 
 def saved_step(workdir: Path) -> int | None:
@@ -333,9 +353,8 @@ def saved_steps(folder: Path) -> list[int]:
 # --- records ---
 
 
-def _entry(source: Source, copy: str | None = None) -> dict[str, str]:
-    entry = {"file": source.file, "sha256": source.sha256}
-    return entry if copy is None else {**entry, "copy": copy}
+def _entry(source: Source, copy: str) -> _Module:
+    return {"file": source.file, "sha256": source.sha256, "copy": copy}
 
 
 def _write(path: Path, content: bytes) -> None:

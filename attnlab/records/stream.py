@@ -97,8 +97,16 @@ class Metrics:
         content = lines_until(self.path, last)
         digest = hashlib.sha256(content)
         if extent is not None and {"bytes": len(content), "sha256": digest.hexdigest()} != extent:
-            size = None if old is None else len(content)
-            raise UserError(_not_as_written(self.path, last, size, extent["bytes"]))
+            problem = f"holds {len(content)} bytes up to step {last}"
+            if old is None:
+                problem = "is gone"
+            elif len(content) == extent["bytes"]:
+                problem = f"holds other bytes up to step {last}"
+            raise UserError(
+                f"{self.path} {problem}, but the checkpoint of that step was saved with"
+                f" {extent['bytes']}: the records were changed by hand or damaged; put back a good"
+                " copy of the file, or train anew in another --workdir, which gives the same records"
+            )
         drop_torn_line(self._timing.path)
         if self._events is not None:
             self._events.forget_from(last + 1)
@@ -177,17 +185,14 @@ def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
     Raises:
       UserError: a whole line is no record of that kind (file and line number).
     """
-    path = Path(path)
-    content = path.read_bytes() if path.exists() else b""
-    return [record for _, record in _records(path, content, kind)]
+    return [record for _, record in _records(Path(path), kind)]
 
 
 def lines_until(path: Path, last: int) -> bytes:
     """Returns the lines of a stream up to a step, b"" without the file; raises `UserError` where a
     whole line is no record.
     """
-    content = path.read_bytes() if path.exists() else b""
-    return b"".join(line for line, record in _records(path, content) if record["step"] <= last)
+    return b"".join(line for line, record in _records(path) if record["step"] <= last)
 
 
 def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
@@ -209,13 +214,12 @@ def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[st
     return best
 
 
-def _records(
-    path: Path, content: bytes, kind: Any = Record
-) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yields each complete line of the bytes `content` with its record, a dictionary of the form
-    `kind`; leaves out an incomplete last line, and raises UserError, with `path` and line number,
-    for a line that is no record.
+def _records(path: Path, kind: Any = Record) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yields each complete line of the file `path`, if there is one, with its record, a dictionary of
+    the form `kind`; leaves out an incomplete last line, and raises UserError, with `path` and line
+    number, for a line that is no record.
     """
+    content = path.read_bytes() if path.exists() else b""
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             return
@@ -226,20 +230,3 @@ def _records(
                 f"{path}, line {number} is no record ({error}): put back a good copy, or remove"
                 " that line"
             ) from error
-
-
-def _not_as_written(path: Path, step: int, size: int | None, written: int) -> str:
-    """Returns the message of an error: the file `path` has `size` bytes up to `step` (None if it is
-    absent), not the same `written` bytes with which the checkpoint of that step was saved.
-    """
-    if size is None:
-        problem = "is gone"
-    elif size != written:
-        problem = f"holds {size} bytes up to step {step}"
-    else:
-        problem = f"holds other bytes up to step {step}"
-    return (
-        f"{path} {problem}, but the checkpoint of that step was saved with {written}: the records"
-        " were changed by hand or damaged; put back a good copy of the file, or train anew in"
-        " another --workdir, which gives the same records"
-    )

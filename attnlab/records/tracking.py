@@ -84,9 +84,9 @@ class Tracking:
         """
         if self.to or (directory / FILE).exists():
             write_atomic(directory / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
-        with contextlib.ExitStack() as readers:
+        with contextlib.ExitStack() as processes:
             for name, where in self.to.items():
-                readers.enter_context(_reader(directory, name, where))
+                processes.enter_context(_tracker_process(directory, name, where))
             yield
 
 
@@ -128,7 +128,7 @@ def _addresses(flag: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _reader(directory: Path, name: str, where: str) -> Iterator[None]:
+def _tracker_process(directory: Path, name: str, where: str) -> Iterator[None]:
     """A context that runs a process which sends the records of `directory` to the tracker `name` at
     the address `where`, prints its messages on stderr, and at the end waits until all are sent, but
     kills it after Ctrl-C or a time limit.

@@ -9,7 +9,7 @@
 
 A new family is one file with `ARCHITECTURES`, `NAMES`, `system` and `config`, and one line in `MODELS`. If its systems are not
 `decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer. One of images
-has no tokenizer: `pictures` says what it reads, and `preprocessing_files` writes that down again.
+has neither `run` nor tokenizer: `pictures` says what it reads, and `preprocessing_files` writes that down again.
 """
 
 import hashlib
@@ -49,15 +49,13 @@ def family(kind: str) -> Any:
 
 def systems_of(kind: str) -> tuple[str, ...]:
     """The systems that a model type may be."""
-    systems: tuple[str, ...] = getattr(family(kind), "SYSTEMS", ("decoder",))
-    return systems
+    return getattr(family(kind), "SYSTEMS", ("decoder",))
 
 
 def names_of(kind: str) -> Names:
     """Returns the table of names (tensor to parameter) of a model type."""
     module = family(kind)
-    table: Names = module.NAMES if hasattr(module, "NAMES") else module.names(kind)
-    return table
+    return module.NAMES if hasattr(module, "NAMES") else module.names(kind)
 
 
 def parameters(folder: Path, params: Any, dtype: Any = np.float32) -> dict[str, Any]:
@@ -142,8 +140,7 @@ def system(folder: Path) -> dict[str, Any]:
         that is not computed here.
     """
     module, file = _module_and_file(folder)
-    node: dict[str, Any] = module.system(file)
-    return node
+    return module.system(file)
 
 
 def pictures(folder: Path) -> Pictures | None:
@@ -154,8 +151,7 @@ def pictures(folder: Path) -> Pictures | None:
       UserError: see `system`.
     """
     module, file = _module_and_file(folder)
-    preprocessing: Pictures | None = module.pictures(file) if hasattr(module, "pictures") else None
-    return preprocessing
+    return module.pictures(file) if hasattr(module, "pictures") else None
 
 
 def run_config(folder: Path) -> dict[str, Any]:
@@ -167,7 +163,9 @@ def run_config(folder: Path) -> dict[str, Any]:
     """
     module, file = _module_and_file(folder)
     of_images = hasattr(module, "pictures")
-    settings: dict[str, Any] = getattr(module, "run", _continuing)(file)
+    settings: dict[str, Any] = (
+        module.pictures(file).run() if of_images else getattr(module, "run", _continuing)(file)
+    )
     if "decoding" in settings:
         settings["decoding"] |= generation.decoding(file)
     return {

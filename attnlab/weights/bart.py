@@ -10,14 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.foreign import (
-    ACTIVATIONS,
-    ForeignConfig,
-    Key,
-    check_learned,
-    content_of,
-    system_of,
-)
+from attnlab.weights.foreign import ACTIVATIONS, ForeignConfig, Key, content_of
 from attnlab.weights.names import Name, Names, matrix, norm
 from attnlab.weights.t5 import tuned
 
@@ -103,7 +96,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     """Returns the config node `system` of attnlab that a BART config, the parsed `config.json` of a
     folder, describes; raises `UserError` for settings that attnlab does not compute.
     """
-    node = system_of(KEYS, file)
+    node = file.system(KEYS)
     if (other := file.count("decoder_ffn_dim", 4096)) != node["hidden"]:
         raise UserError(
             f"{file.where}: encoder_ffn_dim={node['hidden']} and decoder_ffn_dim={other}; here both"
@@ -121,13 +114,13 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     not used; raises `UserError` without learned positions. Settings that it cannot express are
     found by reading it back.
     """
-    check_learned(system)
-    content: dict[str, Any] = {"model_type": "bart", "is_encoder_decoder": True}
-    for key, value in content_of(KEYS, system).items():
-        content[key] = system["layers"] if key == "decoder_layers" and not value else value
-        if key == "encoder_ffn_dim":
-            content["decoder_ffn_dim"] = value
-    return content
+    depth = system["decoder_layers"] or system["layers"]
+    return {
+        "model_type": "bart",
+        "is_encoder_decoder": True,
+        **content_of(KEYS, {**system, "decoder_layers": depth}),
+        "decoder_ffn_dim": system["hidden"],
+    }
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:

@@ -9,16 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.foreign import (
-    ACTIVATIONS,
-    ForeignConfig,
-    Key,
-    brief,
-    check_learned,
-    content_of,
-    system_of,
-)
-from attnlab.weights.names import Name, Names, norm
+from attnlab.weights.foreign import ACTIVATIONS, ForeignConfig, Key, brief, content_of
+from attnlab.weights.names import Name, Names, matrix, norm
 
 ARCHITECTURES = {"bert": "BertForMaskedLM"}
 SYSTEMS = ("bert", "bert_classifier")
@@ -35,38 +27,26 @@ _TASKS = {
 }
 
 _H, _L = "bert.encoder.layer.{i}", "layer_{i}"
-
-
-def dense(name: str, path: str) -> tuple[Name, Name]:
-    """Returns the `Name`s of a layer W, b (tensor names in files of torch, parameter paths in
-    attnlab) from its module `name` in files and its path `path`.
-    """
-    return (
-        Name(f"{name}.weight", f"{path}/kernel", transposed=True),
-        Name(f"{name}.bias", f"{path}/bias", required=f"{path}/kernel"),
-    )
-
-
 NAMES = Names(
     (
         Name("bert.embeddings.word_embeddings.weight", "embed/embedding"),
         Name("bert.embeddings.position_embeddings.weight", "positions/table"),
         Name("bert.embeddings.token_type_embeddings.weight", "embed_types/embedding"),
         *norm("bert.embeddings.LayerNorm", "embed_norm"),
-        *dense(f"{_H}.attention.self.query", f"{_L}/attention/w_query"),
-        *dense(f"{_H}.attention.self.key", f"{_L}/attention/w_key"),
-        *dense(f"{_H}.attention.self.value", f"{_L}/attention/w_value"),
-        *dense(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
+        *matrix(f"{_H}.attention.self.query", f"{_L}/attention/w_query"),
+        *matrix(f"{_H}.attention.self.key", f"{_L}/attention/w_key"),
+        *matrix(f"{_H}.attention.self.value", f"{_L}/attention/w_value"),
+        *matrix(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
         *norm(f"{_H}.attention.output.LayerNorm", f"{_L}/around_attention/normalisation"),
-        *dense(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
-        *dense(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
+        *matrix(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
+        *matrix(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
         *norm(f"{_H}.output.LayerNorm", f"{_L}/around_feed_forward/normalisation"),
-        *dense("bert.pooler.dense", "pooler"),
+        *matrix("bert.pooler.dense", "pooler"),
         Name("cls.predictions.bias", "out/bias", required="out/inner/kernel"),
-        *dense("cls.predictions.transform.dense", "out/inner"),
+        *matrix("cls.predictions.transform.dense", "out/inner"),
         *norm("cls.predictions.transform.LayerNorm", "out/normalisation"),
-        *dense("cls.seq_relationship", "relation"),
-        *dense("classifier", "out"),
+        *matrix("cls.seq_relationship", "relation"),
+        *matrix("classifier", "out"),
     ),
     prefix="bert.",
     dropped=(r"bert\.pooler\..*", r"cls\.seq_relationship\..*", r"bert\.embeddings\.position_ids"),
@@ -108,7 +88,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     file.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     file.only(problem_type="single_label_classification")
     file.only(classifier_dropout=file.content.get("hidden_dropout_prob", 0.1))
-    head, node = HEADS[_architecture(file)], system_of(KEYS, file)
+    head, node = HEADS[_architecture(file)], file.system(KEYS)
     if head.get("head") == "tied":
         file.only(tie_word_embeddings=True)
         head = {**head, "activation": node["feed_forward"]["name"]}
@@ -136,7 +116,7 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     architecture of its head, by default that of `kind`; raises `UserError` without learned
     positions or token types. Settings that it cannot express are found by reading it back.
     """
-    check_learned(system)
+    content = content_of(KEYS, system)
     if not system["types"]:
         raise UserError("it has types of tokens")
     architectures = (
@@ -147,7 +127,7 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {
         "architectures": [next(architectures, ARCHITECTURES[kind])],
         "model_type": "bert",
-        **content_of(KEYS, system),
+        **content,
     }
 
 

@@ -110,16 +110,13 @@ def fit_parameters(
     as float32) where `fit` keeps them, averaged over heads where it pools them, else those of
     `initial`, where no others are needed.
     """
-    plan, values = fit(source, target), {}
-    means, new = set(plan.pooled), set(plan.drawn)
-    for path in target.shapes:
-        if path in new:
-            values[path] = initial[path]
-            continue
-        values[path] = np.asarray(parameters[path], np.float32)
-        if path in means:
-            values[path] = pool_heads(values[path], target.heads[_mechanism(path)])
-    return values
+    plan = fit(source, target)
+    values = {path: np.asarray(parameters[path], np.float32) for path in plan.kept}
+    values |= {path: initial[path] for path in plan.drawn}
+    for path in plan.pooled:
+        heads = target.heads[_mechanism(path)]
+        values[path] = pool_heads(np.asarray(parameters[path], np.float32), heads)
+    return {path: values[path] for path in target.shapes}
 
 
 def pool_heads(parameter: np.ndarray, heads: Heads) -> np.ndarray:

@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from attnlab.data.readers.json_text import read_json
-from attnlab.errors import UserError
+from attnlab.errors import UserError, few
 from attnlab.records.files import write_atomic
 
 CONFIG = "config.json"
@@ -136,6 +136,14 @@ def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
                 yield name, tensor
 
 
+def are_equal(where: Mapping[str, Path], name: str, other: str) -> bool:
+    """Returns whether the tensors `name` and `other` of `where` (tensor name to its file) have the
+    same shape and the same numbers.
+    """
+    first, second = (dict(tensors({key: where[key]}))[key] for key in (name, other))
+    return np.array_equal(first, second)
+
+
 def check_floats(where: Mapping[str, Path]) -> None:
     """Raises `UserError` unless the number type of each tensor of `where` (tensor name to its file)
     is a type of `FLOATS`; reads headers only.
@@ -155,11 +163,9 @@ def check_finite(tensor: np.ndarray, dtype: Any, name: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         converted: np.ndarray = tensor.astype(dtype, copy=False)
     if not np.isfinite(converted).all():
-        why = (
-            f"numbers that {np.dtype(dtype).name} cannot hold"
-            if np.isfinite(tensor).all()
-            else ("NaN or infinity among its numbers")
-        )
+        why = "NaN or infinity among its numbers"
+        if np.isfinite(tensor).all():
+            why = f"numbers that {np.dtype(dtype).name} cannot hold"
         raise UserError(f"{name} has {why}")
     return converted
 
@@ -217,12 +223,6 @@ def write(
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {error}") from error
     return [*written, folder / CONFIG]
-
-
-def few(names: list[str], limit: int = 3) -> str:
-    """Joins the first `limit` names to a text, with how many more there are."""
-    suffix = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + suffix
 
 
 def _names(file: Path) -> list[str]:

@@ -2,19 +2,17 @@
 asks for something that the systems here do not compute, is an error that names the key.
 
 A family of models has a table of its system: dotted setting to what it always is, or to the `Key`
-that says it. `system_of` reads a config by that table, `content_of` writes one.
+that says it. `ForeignConfig.system` reads a config by that table, `content_of` writes one.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from attnlab.data.readers.json_text import read_json
 from attnlab.errors import UserError, nearest
 from attnlab.weights import folder as folders
-from attnlab.weights.names import nested
+from attnlab.weights.names import flat, nested
 
 T = TypeVar("T", bool, int, float, str)
 MOST, LAYERS = 2**24, 2**12  # of a count, and of one of layers: no model that is known has more
@@ -63,26 +61,17 @@ Keys = Mapping[str, Any]
 """A table of a family: dotted setting to its constant value or its `Key`."""
 
 
-def system_of(keys: Keys, file: "ForeignConfig") -> dict[str, Any]:
-    """Returns the config node `system` that a foreign config describes by the table of its family."""
-    paths = {setting.replace(".", "/"): value for setting, value in keys.items()}
-    return nested(
-        {path: file.setting(key) if isinstance(key, Key) else key for path, key in paths.items()}
-    )
-
-
 def content_of(keys: Keys, system: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns {key: value} of a foreign config for a complete node `system`, in the order of the
-    table `keys`, from dotted names of settings to `Key`s; of settings with the same key the first
-    counts.
+    """Returns {key: value} of a foreign config for a complete config node `system`, in the order of
+    the table `keys`; of settings with the same key the first counts; raises `UserError` if the table
+    has learned positions and the system has others.
     """
-    content = {}
+    if keys.get("positions.name") == "learned" != system["positions"]["name"]:
+        raise UserError("it has learned positions")
+    settings, content = flat(system), dict[str, Any]()
     for setting, key in keys.items():
         if isinstance(key, Key) and key.name not in content:
-            value: Any = system
-            for part in setting.split("."):
-                value = value.get(part) if isinstance(value, Mapping) else None
-            content[key.name] = key.value_of(value)
+            content[key.name] = key.value_of(settings.get(setting.replace(".", "/")))
     return content
 
 
@@ -97,12 +86,6 @@ def layer_nodes(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]
             node = node[node["pattern"][layer % len(node["pattern"])]]
         nodes.append(node)
     return nodes
-
-
-def check_learned(system: Mapping[str, Any]) -> None:
-    """Raises `UserError` unless a complete config node `system` has learned positions."""
-    if system["positions"]["name"] != "learned":
-        raise UserError("it has learned positions")
 
 
 class ForeignConfig:
@@ -164,6 +147,13 @@ class ForeignConfig:
         read: Any = {bool: self.flag, int: self.count, float: self.number}[type(key.default)]
         value = read(key.name, key.default)
         return key.ours.get(value, value)
+
+    def system(self, keys: Keys) -> dict[str, Any]:
+        """Returns the config node `system` that this config describes by the table `keys` of its
+        family.
+        """
+        paths = {setting.replace(".", "/"): key for setting, key in keys.items()}
+        return nested({p: self.setting(k) if isinstance(k, Key) else k for p, k in paths.items()})
 
     def below(self, key: str) -> "ForeignConfig":
         """Returns the object at a key as a config; an empty one where there is none."""
@@ -233,8 +223,7 @@ class ForeignConfig:
         where = folders.files(self.folder)
         if name not in where or other not in where:
             return False
-        first, second = (dict(folders.tensors({key: where[key]}))[key] for key in (name, other))
-        return not np.array_equal(first, second)
+        return not folders.are_equal(where, name, other)
 
     def error(self, key: str, expected: str) -> UserError:
         """Returns the error that the value of a key is not as `expected`, a text."""

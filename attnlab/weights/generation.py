@@ -76,9 +76,7 @@ def decoding(file: ForeignConfig) -> dict[str, Any]:
         settings |= {key: keys.number(key, 1.0) for key in ("temperature", "top_p")}
     stop = keys.content.get("stop_strings")
     if stop is not None:
-        settings["stop"] = (
-            (keys.text("stop_strings"),) if isinstance(stop, str) else keys.names("stop_strings")
-        )
+        settings["stop"] = (stop,) if isinstance(stop, str) else keys.names("stop_strings")
     forced = keys.content.get("forced_eos_token_id") is not None
     maximum = keys.count("max_new_tokens", 0, least=0)
     minimum = keys.count("min_new_tokens", 0, least=0)

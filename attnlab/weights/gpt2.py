@@ -5,15 +5,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.weights.foreign import (
-    ACTIVATIONS,
-    TIED,
-    ForeignConfig,
-    Key,
-    check_learned,
-    content_of,
-    system_of,
-)
+from attnlab.weights.foreign import ACTIVATIONS, TIED, ForeignConfig, Key, content_of
 from attnlab.weights.names import Name, Names, matrix, norm
 
 ARCHITECTURES = {"gpt2": "GPT2LMHeadModel"}
@@ -68,7 +60,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     raises `UserError` for settings that attnlab does not compute.
     """
     file.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-    node = system_of(KEYS, file)
+    node = file.system(KEYS)
     return {**node, "hidden": file.count("n_inner", 4 * node["width"])}
 
 
@@ -77,6 +69,5 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     `UserError` without learned positions. Settings that it cannot express are found by reading it
     back.
     """
-    check_learned(system)
     usual = {"n_inner": None} if system["hidden"] == 4 * system["width"] else {}
     return {"model_type": "gpt2", **content_of(KEYS, system), **usual}

@@ -241,14 +241,14 @@ def _attention(
         score["over"] = file.number("query_pre_attn_scalar", 256)
     if cap := _cap(file, "attn_logit_softcapping", family.caps[0]):
         score = {"name": "soft_capped", "cap": cap, "score": score}
-    biased: Any = family.biased
-    if biased is None:
-        biased = file.flag("attention_bias", False)
+    biased: Any = file.flag("attention_bias", False) if family.biased is None else family.biased
+    # what transformers takes where the config does not say it
+    usual = 256 if family.gemma else 128 if file.text("model_type") == "qwen3" else width // heads
     return {
         "name": "multihead",
         "heads": heads,
         "key_heads": file.count("num_key_value_heads", heads, absent=family.key_heads),
-        "head_width": file.count("head_dim", _head_width(file, family, width, heads)),
+        "head_width": file.count("head_dim", usual),
         "bias": biased or False,
         "score": score,
         "positions": positions,
@@ -263,13 +263,6 @@ def _cap(file: ForeignConfig, key: str, absent: float | None) -> float:
     if absent is None and file.content.get(key) is not None:
         raise file.error(key, "null, for transformers computes no such cap in this type of model")
     return file.number(key, 0.0, absent)
-
-
-def _head_width(file: ForeignConfig, family: Family, width: int, heads: int) -> int:
-    """Returns the width of a head that `transformers` takes where the config does not say it."""
-    if family.gemma:
-        return 256
-    return 128 if file.text("model_type") == "qwen3" else width // heads
 
 
 def _activation(file: ForeignConfig, family: Family) -> str:

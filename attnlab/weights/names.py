@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, few
 from attnlab.weights import folder
-from attnlab.weights.folder import few
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -75,11 +74,12 @@ class Name:
 
 def matrix(name: str, path: str, transposed: bool = True) -> tuple[Name, Name]:
     """Returns the `Name`s of a layer W, b (tensor names in files, parameter paths in attnlab) from
-    its module `name` in files and its path `path`; `transposed` holds for W of torch.
+    its module `name` in files and its path `path`; `transposed` holds for W of torch. A bias is that
+    of the layer with this kernel, where several heads have one of the same path.
     """
     return (
         Name(f"{name}.weight", f"{path}/kernel", transposed),
-        Name(f"{name}.bias", f"{path}/bias"),
+        Name(f"{name}.bias", f"{path}/bias", required=f"{path}/kernel"),
     )
 
 
@@ -175,13 +175,11 @@ class Names:
             for full, name in file_names.items()
             if name not in lines and any(re.fullmatch(pattern, full) for pattern in self.dropped)
         }
-        self._compare(
-            {name: file for name, file in where.items() if name not in dropped},
-            {
-                name: line.shape([shapes[path] for path in line.paths])
-                for name, line in lines.items()
-            },
-        )
+        present = {name: file for name, file in where.items() if name not in dropped}
+        expected = {
+            name: line.shape([shapes[p] for p in line.paths]) for name, line in lines.items()
+        }
+        self._compare(present, expected)
         return lines
 
     def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
@@ -214,10 +212,7 @@ class Names:
         folder.check_floats({name: file for name, file in where.items() if name in expected})
         extra = sorted(set(shapes) - set(expected))
         for name in [name for name in extra if self.tied.get(name) in where]:
-            first, second = (
-                dict(folder.tensors({key: where[key]}))[key] for key in (name, self.tied[name])
-            )
-            if np.array_equal(first, second):
+            if folder.are_equal(where, name, self.tied[name]):
                 extra.remove(name)
         misshapen = [
             f"{name} {list(shapes[name])} instead of {list(shape)}"

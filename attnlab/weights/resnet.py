@@ -12,9 +12,8 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
-from attnlab.weights.bert import dense
 from attnlab.weights.foreign import ForeignConfig
-from attnlab.weights.names import Name, Names
+from attnlab.weights.names import Name, Names, matrix
 from attnlab.weights.pictures import Pictures, timm_sizes
 
 SYSTEMS = ("resnet",)
@@ -71,7 +70,7 @@ NAMES = Names(
     (
         *_convolution_names("conv1", "bn1", "stem", "stem_normalisation"),
         *(line for stage in range(4) for line in _stage_names(stage)),
-        *dense("fc", "out"),
+        *matrix("fc", "out"),
     ),
     prefix="",
     dropped=(r".*\.num_batches_tracked",),
@@ -86,17 +85,14 @@ def system(file: ForeignConfig) -> dict[str, Any]:
         raise file.error("model_args", "none, for they are not known here")
     file.only(global_pool="avg")
     depth = int(str(file.content["architecture"]).removeprefix("resnet"))
+    # of the tensors, if they are there
+    width = _shape(file, "conv1.weight")[0] if file.folder else file.count("width", WIDTH)
     return {
         "name": "resnet",
         **{"stem": "imagenet", "depth": depth, "block": BLOCKS[depth], "order": "post"},
-        **{"width": _width(file), "shortcut": "project", "residual": True, "strided": "second"},
+        **{"width": width, "shortcut": "project", "residual": True, "strided": "second"},
         "normalisation": {"name": "batch_norm", "epsilon": 1e-5},
     }
-
-
-def run(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the task, data and batch for the run config; see `attnlab.weights.run_config`."""
-    return pictures(file).run()
 
 
 def pictures(file: ForeignConfig) -> Pictures:
@@ -147,11 +143,6 @@ def preprocessing_files(images: Pictures) -> dict[str, dict[str, Any]]:
     return {folders.CONFIG: {**named, "pretrained_cfg": preprocessing}}
 
 
-def _width(file: ForeignConfig) -> int:
-    """Returns the channels of the first stage: of the tensors, if they are there."""
-    return _shape(file, "conv1.weight")[0] if file.folder else file.count("width", WIDTH)
-
-
 def _shape(file: ForeignConfig, name: str) -> tuple[int, ...]:
     """Returns the shape of the tensor `name` in the config's folder, read from its header; raises
     `UserError` if the folder has no such tensor.
@@ -160,5 +151,4 @@ def _shape(file: ForeignConfig, name: str) -> tuple[int, ...]:
     where = folders.files(file.folder)
     if name not in where:
         raise UserError(f"{file.folder} has no tensor {name}; expected those of torchvision")
-    shape: tuple[int, ...] = folders.headers({name: where[name]})[name][0]
-    return shape
+    return folders.headers({name: where[name]})[name][0]

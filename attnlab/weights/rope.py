@@ -74,14 +74,10 @@ def keys_of(positions: Mapping[str, Any], local: Mapping[str, Any], kind: str) -
     """
     scaling = positions["scaling"]
     fields = FIELDS.get(scaling["name"], {})
+    scheme = {"rope_type": scaling["name"], **{key: scaling[ours] for ours, key in fields.items()}}
     keys: dict[str, Any] = {
         "rope_theta": positions["base"],
-        "rope_scaling": None
-        if scaling["name"] == "none"
-        else {
-            "rope_type": scaling["name"],
-            **{key: scaling[ours] for ours, key in fields.items()},
-        },
+        "rope_scaling": None if scaling["name"] == "none" else scheme,
     }
     if kind == "gemma3_text":
         keys["rope_local_base_freq"] = local["base"]

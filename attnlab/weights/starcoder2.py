@@ -7,15 +7,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import rope
-from attnlab.weights.foreign import (
-    ACTIVATIONS,
-    TIED,
-    ForeignConfig,
-    Key,
-    content_of,
-    layer_nodes,
-    system_of,
-)
+from attnlab.weights.foreign import ACTIVATIONS, TIED, ForeignConfig, Key, content_of, layer_nodes
 from attnlab.weights.names import Name, Names, matrix, norm
 
 ARCHITECTURES = {"starcoder2": "Starcoder2ForCausalLM"}
@@ -52,8 +44,6 @@ KEYS = {
     "feed_forward.name": Key("hidden_act", "gelu_pytorch_tanh", ACTIVATIONS),
     "attention.bias": Key("use_bias", True),
     "feed_forward.bias": Key("use_bias", True),
-}
-FURTHER = {  # of a file, behind `sliding_window`
     "attention.dropout": Key("attention_dropout", 0.0),
     "dropout": Key("residual_dropout", 0.0),
     "embedding_dropout": Key("embedding_dropout", 0.0),
@@ -72,7 +62,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     """Returns the config node `system` of attnlab that a parsed `config.json` of StarCoder 2
     describes, with rotary positions and a window if it has one.
     """
-    node = system_of({**KEYS, **FURTHER}, file)
+    node = file.system(KEYS)
     usual = node["width"] // node["attention"]["heads"]
     node["attention"]["head_width"] = file.count("head_dim", usual)
     node["attention"]["positions"] = rope.read(file, "full_attention")
@@ -97,6 +87,5 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "model_type": "starcoder2",
         **content_of(KEYS, filled),
         "sliding_window": visibility.get("width") if visibility["name"] == "window" else None,
-        **content_of(FURTHER, filled),
         **rope.keys_of(positions, positions, kind),
     }

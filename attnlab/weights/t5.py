@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.foreign import ForeignConfig, Key, content_of, system_of
+from attnlab.weights.foreign import ForeignConfig, Key, content_of
 from attnlab.weights.names import Name, Names
 
 ARCHITECTURES = {"t5": "T5ForConditionalGeneration"}
@@ -117,7 +117,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     untied = file.differ(HEAD, EMBEDDING)
     if untied is None:
         untied = not file.flag("tie_word_embeddings", True)
-    node = system_of(KEYS, file)
+    node = file.system(KEYS)
     attention = {**node["encoder_attention"], **_SCORES, "dropout": node["dropout"]}
     return {
         **node,

@@ -10,16 +10,9 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
-from attnlab.weights.bert import ENCODER, dense
-from attnlab.weights.foreign import (
-    ForeignConfig,
-    Key,
-    brief,
-    check_learned,
-    content_of,
-    system_of,
-)
-from attnlab.weights.names import Name, Names, norm
+from attnlab.weights.bert import ENCODER
+from attnlab.weights.foreign import ForeignConfig, Key, brief, content_of
+from attnlab.weights.names import Name, Names, matrix, norm
 from attnlab.weights.pictures import RESAMPLES, Pictures, parse
 
 ARCHITECTURES = {"vit": "ViTForImageClassification"}
@@ -31,25 +24,26 @@ NAMES = Names(
     (
         Name("vit.embeddings.cls_token", "class_token", row=True),
         Name("vit.embeddings.position_embeddings", "positions/table", row=True),
-        *dense("vit.embeddings.patch_embeddings.projection", "patches"),
+        *matrix("vit.embeddings.patch_embeddings.projection", "patches"),
         *norm(f"{_H}.layernorm_before", f"{_L}/around_attention/normalisation"),
-        *dense(f"{_H}.attention.attention.query", f"{_L}/attention/w_query"),
-        *dense(f"{_H}.attention.attention.key", f"{_L}/attention/w_key"),
-        *dense(f"{_H}.attention.attention.value", f"{_L}/attention/w_value"),
-        *dense(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
+        *matrix(f"{_H}.attention.attention.query", f"{_L}/attention/w_query"),
+        *matrix(f"{_H}.attention.attention.key", f"{_L}/attention/w_key"),
+        *matrix(f"{_H}.attention.attention.value", f"{_L}/attention/w_value"),
+        *matrix(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
         *norm(f"{_H}.layernorm_after", f"{_L}/around_feed_forward/normalisation"),
-        *dense(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
-        *dense(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
+        *matrix(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
+        *matrix(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
         *norm("vit.layernorm", "top"),
-        *dense("classifier", "out"),
+        *matrix("classifier", "out"),
     ),
     prefix="vit.",
     dropped=(r"vit\.pooler\..*",),
 )
 
 
-KEYS = {**ENCODER, "patch": Key("patch_size", 16)}
-FURTHER = {  # of a file, behind `image_size`
+KEYS = {
+    **ENCODER,
+    "patch": Key("patch_size", 16),
     "attention.bias": Key("qkv_bias", True, {False: ("out",), True: True}),
     "attention.dropout": Key("attention_probs_dropout_prob", 0.0),
     "dropout": Key("hidden_dropout_prob", 0.0),
@@ -77,14 +71,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
         raise UserError(
             f"{file.where}: patch_size={patch} does not divide image_size={height} x {width}"
         )
-    node = system_of({**KEYS, **FURTHER}, file)
+    node = file.system(KEYS)
     patches = height // patch * (width // patch)
     return {**node, "positions": {**node["positions"], "length": patches + 1}}
-
-
-def run(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the task, data and batch for the run config; see `attnlab.weights.run_config`."""
-    return pictures(file).run()
 
 
 def pictures(file: ForeignConfig) -> Pictures:
@@ -103,16 +92,12 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     `UserError` without learned positions. Settings that it cannot express are found by reading it
     back. `image_size` is one with as many patches.
     """
-    check_learned(system)
+    content = content_of(KEYS, system)
     patches = system["positions"]["length"] - 1
     side = math.isqrt(max(patches, 0))
     sides = (side, side) if side * side == patches else (1, patches)
-    return {
-        "model_type": "vit",
-        **content_of(KEYS, system),
-        "image_size": [length * system["patch"] for length in sides],
-        **content_of(FURTHER, system),
-    }
+    size = [length * system["patch"] for length in sides]
+    return {"model_type": "vit", **content, "image_size": size}
 
 
 def preprocessing_files(images: Pictures) -> dict[str, dict[str, Any]]:

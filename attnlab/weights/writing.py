@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from attnlab.config.registry import Table, import_object
 from attnlab.config.schema import TABLES
 from attnlab.config.tree import ConfigNode, complete, flat, from_dict, to_dict
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, few, nearest
 from attnlab.weights import MODELS, family, systems_of
 from attnlab.weights.foreign import ForeignConfig, layer_nodes
 
@@ -64,10 +64,9 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
         ]
     closest = min(problems, key=lambda model: len(problems[model]))
     reasons = list(dict.fromkeys(problems[closest]))
-    suffix = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     raise UserError(
         f"no model of transformers that is known here is this system; nearest is {closest!r}:"
-        f" {'; '.join(reasons[:3])}{suffix}"
+        f" {few(reasons, between='; ')}"
     )
 
 

@@ -59,9 +59,8 @@ def copier() -> Passes:
     params: Any = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), task.shapes)
     size, eye = task.system.vocabulary, np.eye(D, dtype=np.float32)
     params["embed"]["embedding"] = eye[:size]
-    kernels = {
-        name: params["attention"][name]["kernel"] for name in ("w_query", "w_key", "w_value", "out")
-    }
+    names = ("w_query", "w_key", "w_value", "out")
+    kernels = {name: params["attention"][name]["kernel"] for name in names}
     for head, back in enumerate((1, 0)):
         part = slice(head * D, (head + 1) * D)
         kernels["w_query"][D:, part] = 99 * np.eye(D, k=-back)

@@ -21,17 +21,15 @@ DEAD = "layer_0/attention/heads"  # its head 1
 def costs() -> dict[Any, float]:
     model = decoder()
     table = ablation_table(model, batches(model))
-    assert all(
-        row.interval[0] <= row.cost <= row.interval[1] and row.examples == 4 for row in table
-    )
+    for row in table:
+        assert row.interval[0] <= row.cost <= row.interval[1] and row.examples == 4
     return {(row.place, row.head, row.kind): row.cost for row in table}
 
 
 def loss(model: Passes, **changes: Change) -> float:
     """Of the batch, with the same change in every row."""
     every = {name.replace("__", "/"): change for name, change in changes.items()}
-    rows, weight = batch(model), 0.0
-    total = 0.0
+    rows, weight, total = batch(model), 0.0, 0.0
     for n in range(len(rows["source"])):
         row = {name: x[n] for name, x in rows.items()}
         total -= float(model.judge(row, every, log_probability)[0])
@@ -54,9 +52,8 @@ def test_a_mean_is_that_of_the_real_positions() -> None:
     values, real = np.asarray(model.values(rows)[PLACE]), rows["target"] != model.task.special.pad
     mean = values[:, 1].astype(np.float64)[real].mean(axis=0)
     shift = np.stack([np.zeros_like(mean), mean])[:, None]
-    expected = loss(model, layer_1__attention__heads=Change(np.array([1.0, 0.0]), shift)) - loss(
-        model
-    )
+    moved = loss(model, layer_1__attention__heads=Change(np.array([1.0, 0.0]), shift))
+    expected = moved - loss(model)
     assert costs()[PLACE, 1, "mean"] == pytest.approx(expected, rel=1e-3)
 
 
@@ -98,10 +95,8 @@ def test_pruning_begins_with_what_nobody_reads_and_ends_without_heads() -> None:
 def test_patching_finds_the_previous_token_head() -> None:
     model = copier()
     source = np.array([[2, 5, 6, 7, 4]], np.int32)
-    clean = {
-        "source": source,
-        "target": np.array([[0, 0, 0, 6, 0]], np.int32),
-    }  # what stands before 7
+    # what stands before 7
+    clean = {"source": source, "target": np.array([[0, 0, 0, 6, 0]], np.int32)}
     other = {"target": np.array([[0, 0, 0, 8, 0]], np.int32)}
     corrupted = {"source": np.array([[2, 5, 8, 7, 4]], np.int32)}
     for others in (None, other):

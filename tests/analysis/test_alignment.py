@@ -21,21 +21,21 @@ NOTHING: Links = set()
 FOUR = {(0, 0), (1, 1), (2, 1), (2, 2)}
 
 
+LINKS = [
+    # by hand: one sure, one merely possible, one wrong
+    ({(0, 0), (2, 1), (1, 2)}, {(0, 0), (1, 1)}, FOUR, 1 - (1 + 2) / (3 + 2)),
+    (FOUR, FOUR, FOUR, 0.0),
+    ({(5, 5)}, FOUR, FOUR, 1.0),
+    (FOUR, NOTHING, FOUR, 0.0),  # all hits, nothing sure
+    (NOTHING, NOTHING, FOUR, 0.0),  # nothing to get wrong
+    (NOTHING, FOUR, FOUR, 1.0),
+    (FOUR, NOTHING, NOTHING, 1.0),
+    ({(0, 0)}, {(0, 0)}, {(1, 1)}, 0.0),  # a sure link is a possible one
+]
+
+
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("found", "sure", "possible", "expected"),
-    [
-        # by hand: one sure, one merely possible, one wrong
-        ({(0, 0), (2, 1), (1, 2)}, {(0, 0), (1, 1)}, FOUR, 1 - (1 + 2) / (3 + 2)),
-        (FOUR, FOUR, FOUR, 0.0),
-        ({(5, 5)}, FOUR, FOUR, 1.0),
-        (FOUR, NOTHING, FOUR, 0.0),  # all hits, nothing sure
-        (NOTHING, NOTHING, FOUR, 0.0),  # nothing to get wrong
-        (NOTHING, FOUR, FOUR, 1.0),
-        (FOUR, NOTHING, NOTHING, 1.0),
-        ({(0, 0)}, {(0, 0)}, {(1, 1)}, 0.0),  # a sure link is a possible one
-    ],
-)
+@pytest.mark.parametrize(("found", "sure", "possible", "expected"), LINKS)
 def test_error_rate(found: Links, sure: Links, possible: Links, expected: float) -> None:
     assert alignment.error_rate(found, sure, possible) == pytest.approx(expected)
 
@@ -47,9 +47,6 @@ def test_a_corpus_is_scored_as_one_set_and_not_as_a_mean_of_sentences() -> None:
     assert links == {(0, 0, 0), (1, 0, 1), (1, 1, 0), (1, 2, 0)}
     # the mean over sentences would be 1/2
     assert alignment.error_rate(links, sure, sure) == pytest.approx(1 - 2 / 8)
-
-
-def test_precision_is_a_share_of_what_was_found() -> None:
     assert alignment.precision({(0, 0), (1, 1)}, {(0, 0), (2, 2)}) == 0.5
     assert alignment.precision(NOTHING, {(0, 0)}) == 1.0
 
@@ -62,21 +59,16 @@ def test_links_go_to_the_largest_weight_of_each_target_word_source_index_first()
     assert alignment.links(np.zeros((2, 0))) == set()
 
 
-def test_diagonal_of_hand_made_lengths() -> None:
+def test_baselines_by_lengths_alone() -> None:
+    """The diagonal by hand, and chance as the mean over all ways to link."""
     assert alignment.diagonal(3, 3) == {(0, 0), (1, 1), (2, 2)}
     assert alignment.diagonal(4, 2) == {(0, 0), (0, 1), (1, 2), (1, 3)}
     assert alignment.diagonal(2, 4) == {(1, 0), (3, 1)}
-    assert alignment.diagonal(1, 3) == {(1, 0)}
-    assert alignment.diagonal(0, 3) == set()
-    assert all(0 <= i < 7 for i, _ in alignment.diagonal(50, 7))
-
-
-def test_chance_is_the_mean_over_all_ways_to_link() -> None:
+    assert alignment.diagonal(1, 3) == {(1, 0)} and alignment.diagonal(0, 3) == set()
     golds = [Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))]
     sure, possible = golds[0].sure, golds[0].possible
-    every = [
-        alignment.error_rate({(a, 0), (b, 1)}, sure, possible) for a in range(3) for b in range(3)
-    ]
+    ways = [{(a, 0), (b, 1)} for a in range(3) for b in range(3)]
+    every = [alignment.error_rate(links, sure, possible) for links in ways]
     assert alignment.chance(golds, [(3, 2)]) == pytest.approx(float(np.mean(every)))
     assert alignment.chance([], []) == 0.0
 
@@ -85,27 +77,25 @@ def test_chance_is_the_mean_over_all_ways_to_link() -> None:
 
 
 def test_each_piece_belongs_to_the_word_whose_characters_it_holds() -> None:
+    """Words may be cut elsewhere than the text was; a blank of its own is of the word that follows;
+    punctuation is no pattern.
+    """
     shares = membership(["▁the", "▁hou", "se", ".", "</s>"], ["the", "house", "."])
     assert shares.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
-
-
-def test_words_may_be_cut_elsewhere_than_the_text_was() -> None:
     shares = membership(["▁don", "'", "t"], ["do", "n't"])  # "don" reaches over both
     assert shares == pytest.approx(np.array([[2 / 3, 1 / 3], [0, 1], [0, 1]]))
     joined = membership(["▁l", "'", "hom", "me"], ["l'", "homme"])
     assert joined.tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
-
-
-def test_a_blank_of_its_own_belongs_to_the_word_it_precedes() -> None:
     assert membership(["▁va", "▁", "!"], ["va", "!"]).tolist() == [[1, 0], [0, 1], [0, 1]]
     pieces = membership(["v", "a", "␣", "!"], ["va", "!"]).tolist()
     assert pieces == [[1, 0], [1, 0], [0, 1], [0, 1]]
+    pieces = membership(["▁(", "a", "?", "*", ")"], ["(a", "?*", ")"]).tolist()
+    assert pieces == [*[[1, 0, 0]] * 2, *[[0, 1, 0]] * 2, [0, 0, 1]]
 
 
 def test_unknown_pieces_stand_for_what_the_others_leave() -> None:
-    assert membership(["▁a", "▁", "<unk>", "<unk>", "b"], ["a", "€€b"]).tolist() == [[1, 0]] + 4 * [
-        [0, 1]
-    ]
+    pieces = membership(["▁a", "▁", "<unk>", "<unk>", "b"], ["a", "€€b"])
+    assert pieces.tolist() == [[1, 0], *[[0, 1]] * 4]
     pieces = membership(["▁a", "<unk>", "▁b"], ["a", "unseen", "b"])
     assert pieces.tolist() == np.eye(3).tolist()
     # the first "b" is taken for the known piece
@@ -122,18 +112,12 @@ def test_the_marks_are_those_of_the_vocabulary() -> None:
     assert ours == Marks(frozenset({"<pad>", "<s>", "</s>"}), "<unk>")
 
 
-def test_punctuation_is_text_and_no_pattern() -> None:
-    pieces = membership(["▁(", "a", "?", "*", ")"], ["(a", "?*", ")"]).tolist()
-    assert pieces == [*[[1, 0, 0]] * 2, *[[0, 1, 0]] * 2, [0, 0, 1]]
-
-
 def test_pieces_of_another_text_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not spell"):
-        membership(["▁a", "b"], ["ac"])
-    with pytest.raises(ValueError, match="do not spell"):
-        membership(["▁a"], ["a", "b"])
-    with pytest.raises(ValueError, match="do not spell"):  # at once
-        membership(["<unk>", "a"] * 20 + ["b"], ["a" * 200])
+    """At once, also where many are unknown."""
+    many = ["<unk>", "a"] * 20 + ["b"]
+    for pieces, words in ((["▁a", "b"], ["ac"]), (["▁a"], ["a", "b"]), (many, ["a" * 200])):
+        with pytest.raises(ValueError, match="do not spell"):
+            membership(pieces, words)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word", "char"])
@@ -141,27 +125,23 @@ def test_every_vocabulary_spells_what_it_was_given(kind: str) -> None:
     """Unseen words and characters, punctuation that stands apart or not, capitals, a decomposed
     accent.
     """
-    vocabulary = Vocabulary.train(
-        ["let us go .", "l'homme va !", "Do not go, us!"] * 3, kind, 60, 1, lowercase=True
-    )
+    texts = ["let us go .", "l'homme va !", "Do not go, us!"] * 3
+    vocabulary = Vocabulary.train(texts, kind, 60, 1, lowercase=True)
     gold = ["Let", "us", "o\u0302ter", ",", "l'", "homme", "№", "2", "!"]
     for text in ("Let us o\u0302ter , l' homme № 2 !", "Let us o\u0302ter, l'homme №2 !"):
         pieces = vocabulary.tokens([*vocabulary.encode_all([text])[0], EOS])
-        shares = alignment.membership(
-            pieces, [vocabulary.normalize(word) for word in gold], vocabulary.marks
-        )
-        assert shares.shape == (len(pieces), len(gold))
+        words = [vocabulary.normalize(word) for word in gold]
+        shares = alignment.membership(pieces, words, vocabulary.marks)
+        assert shares.shape == (len(pieces), len(gold)) and not shares[-1].any()
         assert shares[:-1].sum(axis=1) == pytest.approx(np.ones(len(pieces) - 1))
-        assert not shares[-1].any()
         assert (shares.sum(axis=0) > 0).all()
 
 
 def test_words_add_up_source_pieces_and_average_target_pieces() -> None:
     source = membership(["▁a", "b", "▁c", "</s>"], ["ab", "c"])
     target = membership(["▁x", "▁y", "z", "</s>"], ["x", "yz"])
-    weights = np.array(
-        [[0.3, 0.3, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.0, 0.8], [0.0, 0.0, 0.0, 1.0]]
-    )
+    rows = [0.3, 0.3, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.0, 0.8], [0.0, 0.0, 0.0, 1.0]
+    weights = np.array(rows)
     found = alignment.word_weights(weights, source, target)
     # what lies on the end mark is gone
     assert found == pytest.approx(np.array([[0.6, 0.4], [0.1, 0.5]]))

@@ -111,9 +111,7 @@ def test_what_does_not_apply_is_said() -> None:
     task = loaded("lstm", *(x for x in SHARED if x.startswith("system")))
     result = analyse(task, noisy(task, 0.7), "test", 2)
     assert result.heads == result.costs == []
-    assert [line.partition(":")[0] for line in result.notes][:2] == [
-        "statistics of heads",
-        "costs of layers and heads",
-    ]
+    names = [line.partition(":")[0] for line in result.notes]
+    assert names[:2] == ["statistics of heads", "costs of layers and heads"]
     with pytest.raises(UserError, match="no example"):
         first_rows(task, "test", 0)

@@ -17,12 +17,8 @@ def test_weights_lie_over_their_part_of_the_image(tmp_path: Path) -> None:
     weights[0, 1, 0] = 0.25  # at the bottom, on the left
     save_overlay(tmp_path / "new" / "one.png", image, weights, ["word", "<b$"], "title $")
     picture = pixels(tmp_path / "new" / "one.png")
-    bright, dark = (
-        0.6 * np.array(matplotlib.colormaps["inferno"](at)[:3]) + 0.4 for at in (1.0, 0.0)
-    )
-    hot, cold = (
-        np.all(np.abs(picture[..., :3] - colour) < 0.02, axis=-1) for colour in (bright, dark)
-    )
+    colours = 0.6 * matplotlib.colormaps["inferno"]([1.0, 0.0])[:, :3] + 0.4
+    hot, cold = (np.all(np.abs(picture[..., :3] - one) < 0.02, axis=-1) for one in colours)
     rows, columns = np.nonzero(hot)
     assert len(rows) > 500
     places = np.nonzero(cold[:, : picture.shape[1] * 2 // 3])  # of the first panel of weights
@@ -40,14 +36,8 @@ def test_so_many_rows_are_drawn_and_not_more(tmp_path: Path) -> None:
     assert sizes[0] == sizes[1]
 
 
-@pytest.mark.parametrize(
-    ("image", "weights", "rows"),
-    [((4, 4, 2), (1, 2, 2), 1), ((4, 4, 3), (1, 2, 2), 2), ((4, 4, 3), (0, 2, 2), 0)],
-)
-def test_what_cannot_be_drawn(
-    tmp_path: Path, image: tuple[int, ...], weights: tuple[int, ...], rows: int
-) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        save_overlay(
-            tmp_path / "one.png", np.zeros(image, np.uint8), np.zeros(weights), ["x"] * rows
-        )
+def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+    for channels, maps, rows in ((2, 1, 1), (3, 1, 2), (3, 0, 0)):
+        image, weights = np.zeros((4, 4, channels), np.uint8), np.zeros((maps, 2, 2))
+        with pytest.raises(ValueError, match="expected"):
+            save_overlay(tmp_path / "one.png", image, weights, ["x"] * rows)

@@ -88,17 +88,17 @@ def test_a_mention_points_at_an_antecedent(tmp_path: Path) -> None:
     assert not pointing.coreference_scores(empty, [places], [{"0": heads}]).counts.any()
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('{"text": "a"}', "line 2: no field 'clusters'"),
-        ('{"text": 3, "clusters": []}', "line 2: field 'text' is 3; expected a text"),
-        ('{"text": "a", "clusters": [3]}', "line 2: field 'clusters' is no list of lists"),
-        ('{"text": "a", "clusters": [[[0, 2]]]}', r"'clusters' has \[0, 2\]; .*end <= 1,"),
-        ('{"text": "a", "clusters": [[[0, true]]]}', r"field 'clusters' has \[0, True\]"),
-        ("", "nothing but blank lines"),
-    ],
-)
+BAD_LINES = [
+    ('{"text": "a"}', "line 2: no field 'clusters'"),
+    ('{"text": 3, "clusters": []}', "line 2: field 'text' is 3; expected a text"),
+    ('{"text": "a", "clusters": [3]}', "line 2: field 'clusters' is no list of lists"),
+    ('{"text": "a", "clusters": [[[0, 2]]]}', r"'clusters' has \[0, 2\]; .*end <= 1,"),
+    ('{"text": "a", "clusters": [[[0, true]]]}', r"field 'clusters' has \[0, True\]"),
+    ("", "nothing but blank lines"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), BAD_LINES)
 def test_a_bad_line_is_named_with_its_key(tmp_path: Path, line: str, words: str) -> None:
     (tmp_path / "a.jsonl").write_text(f"\n{line}\n")
     with pytest.raises(UserError, match=words):

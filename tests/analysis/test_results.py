@@ -2,6 +2,7 @@
 examples.
 """
 
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,16 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.analysis.results import (
-    LEGIBLE,
-    curves,
-    draw,
-    pictures_of_test,
-    report,
-    resampled,
-    scores,
-    show,
-)
+from attnlab.analysis import results as module
+from attnlab.analysis.results import LEGIBLE, draw, pictures_of_test, report, resampled, scores
 from attnlab.records.items import FILE, Items
 from attnlab.systems.protocol import AttentionMap
 from attnlab.tasks.protocol import TextExample
@@ -31,8 +24,8 @@ Maps = dict[str, AttentionMap]
 @pytest.fixture(autouse=True)
 def three_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three examples, as users have it (see `tests/conftest.py`), and the maps of `Stand`."""
-    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 3)
-    monkeypatch.setattr("attnlab.analysis.results.attention_maps", lambda task, *of: task.maps(*of))
+    monkeypatch.setattr(module, "PICTURED", 3)
+    monkeypatch.setattr(module, "attention_maps", lambda task, *of: task.maps(*of))
 
 
 class Stand:
@@ -72,21 +65,17 @@ class Stand:
         return {"decoder_0/look": cross, "decoder_0/self": within}
 
 
-def test_scores_join_both_kinds_and_count() -> None:
-    results, translations = scores(Stand(), None, "test")
-    assert list(results)[:6] == ["split", "sentences", "loss", "perplexity", "accuracy", "bleu"]
-    assert translations == ["a"] * 5
-    assert results["sentences"] == 5 and results["decoding_seconds"] >= 0 and json.dumps(results)
-
-
 @pytest.mark.quick
 def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) -> None:
     """Signatures stand beside the numbers they belong to, and a score that is a table is one of its
     own.
     """
-    results, _ = scores(Stand(), None, "test")
+    results, translations = scores(Stand(), None, "test")
+    assert list(results)[:6] == ["split", "sentences", "loss", "perplexity", "accuracy", "bleu"]
+    assert translations == ["a"] * 5 and json.dumps(results)
+    assert results["sentences"] == 5 and results["decoding_seconds"] >= 0
     confusion = {"yes": {"yes": 3, "no": 1}, "no": {"yes": 0, "no": 2}}
-    show("a run, test split", {**results, "confusion": confusion}, Stand.units)
+    module.show("a run, test split", {**results, "confusion": confusion}, Stand.units)
     printed, _, table = capsys.readouterr().out.partition("\n\nconfusion\n")
     expected = [["label", "yes", "no"], ["yes", "3", "1"]]
     assert [line.split() for line in table.splitlines()][::2] == expected
@@ -94,13 +83,8 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
     found = {row.split()[0]: row for row in rows}
     assert title == "a run, test split"
     assert set(found) == {name for name in results if not name.endswith("_signature")}
-    for name, unit in {
-        "loss": "nats per target token",
-        "bleu": "nrefs:1|x",
-        "chrf": "nc:6",
-        "exact": "share of sentences",
-    }.items():
-        assert unit in found[name]
+    units = {**Stand.units, "bleu": "nrefs:1|x", "chrf": "nc:6"}
+    assert all(unit in found[name] for name, unit in units.items() if name != "confusion")
 
 
 def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path: Path) -> None:
@@ -170,9 +154,8 @@ def test_a_picture_that_fails_costs_no_score(
     (tmp_path / FILE).write_bytes(b"old")
 
     class Shy(Stand):
-        config = SimpleNamespace(
-            system=SimpleNamespace(name="stand"), data=SimpleNamespace(name="none")
-        )
+        named = SimpleNamespace(name="stand")
+        config = SimpleNamespace(system=named, data=named)
         outputs = "translations.txt"
 
         def maps(self, params: Any, example: TextExample, chosen: Any) -> Maps:
@@ -219,11 +202,8 @@ def test_a_score_that_does_not_come_out_of_its_examples_is_left_out(
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:
-    lines = [
-        {"step": step, "split": split, "loss": 1 / step}
-        for step in (1, 2, 3)
-        for split in ("train", "valid")
-    ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert curves(tmp_path).read_bytes().startswith(b"\x89PNG")
-    assert curves(tmp_path) == tmp_path / "curves.png"
+    with (tmp_path / "metrics.jsonl").open("w") as file:
+        for step, split in itertools.product((1, 2, 3), ("train", "valid")):
+            file.write(json.dumps({"step": step, "split": split, "loss": 1 / step}) + "\n")
+    path = module.curves(tmp_path)
+    assert path == tmp_path / "curves.png" and path.read_bytes().startswith(b"\x89PNG")

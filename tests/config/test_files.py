@@ -48,13 +48,11 @@ def test_parts_of_components_merge_too() -> None:
     assert system["attention"]["score"]["name"] == "dot"  # type: ignore[index]  # the layer is as it was
 
 
-def test_of_several_layers_the_last_counts_and_none_is_changed() -> None:
+def test_of_several_layers_the_last_counts_none_is_changed_and_a_reference_stays() -> None:
     one, two = {"a": {"x": 1, "y": 1}}, {"a": {"y": 2}}
     assert merge(one, two, {"a": {"x": 3}}).to_dict() == {"a": {"x": 3, "y": 2}}
     assert (one, two) == ({"a": {"x": 1, "y": 1}}, {"a": {"y": 2}})
 
-
-def test_a_reference_stays_one() -> None:
     base = ConfigDict({"training": {"steps": 10}})
     base.warmup = base.training.get_ref("steps")
     merged = merge(base, {"seed": 0})

@@ -21,17 +21,17 @@ def test_a_setting_is_off_in_the_form_it_has() -> None:
         assert actual == value and type(actual) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("system.positons", "did you mean 'system.positions'"),
-        ("system.layers", f"system.layers {NONE} system.layers=VALUE"),
-        ("pretrained.folder", NONE),  # any text is a folder
-        ("system.**.dropout", NONE),
-        ("training", "is a group of settings"),
-        ("system.remat", "system.remat is false already"),
-    ],
-)
+REFUSED = [
+    ("system.positons", "did you mean 'system.positions'"),
+    ("system.layers", f"system.layers {NONE} system.layers=VALUE"),
+    ("pretrained.folder", NONE),  # any text is a folder
+    ("system.**.dropout", NONE),
+    ("training", "is a group of settings"),
+    ("system.remat", "system.remat is false already"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), REFUSED)
 def test_what_cannot_be_switched_off_is_named(
     name: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

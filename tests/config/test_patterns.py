@@ -12,47 +12,37 @@ from attnlab.config.warmup import note
 from attnlab.errors import UserError
 
 TRANSFORMER = "configs/translation.py:transformer"
+ENCODER = "system.encoder_attention.dropout=0.3"
 SLOTS = ("cross_attention", "decoder_attention", "encoder_attention")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        (["system.*attention=linear"], dict.fromkeys(SLOTS, "linear")),
-        (["system.**attention.name=linear"], dict.fromkeys(SLOTS, "linear")),
-        (
-            ["system.**.features=relu", "system.*attention=linear"],
-            {f"{slot}.features": "relu" for slot in SLOTS},
-        ),
-        (
-            ["system.*attention=linear", "system.encoder_attention=multihead"],
-            {"cross_attention": "linear", "encoder_attention": "multihead"},
-        ),
-        (
-            ["system.encoder_attention.dropout=0.3", "system.**.dropout=0.1"],
-            {"dropout": 0.1, "encoder_attention.dropout": 0.1},
-        ),
-        (
-            ["system.**.dropout=0.1", "system.encoder_attention.dropout=0.3"],
-            {"dropout": 0.1, "encoder_attention.dropout": 0.3},
-        ),
-    ],
-)
+ALL, CROSS = "system.*attention=linear", "system.cross_attention=multihead"
+SET = [
+    ([ALL], dict.fromkeys(SLOTS, "linear")),
+    (["system.**attention.name=linear"], dict.fromkeys(SLOTS, "linear")),
+    (["system.**.features=relu", ALL], {f"{slot}.features": "relu" for slot in SLOTS}),
+    ([ALL, CROSS], {"cross_attention": "multihead", "encoder_attention": "linear"}),
+    ([ENCODER, "system.**.dropout=0.1"], {"dropout": 0.1, "encoder_attention.dropout": 0.1}),
+    (["system.**.dropout=0.1", ENCODER], {"dropout": 0.1, "encoder_attention.dropout": 0.3}),
+]
+
+
+@pytest.mark.parametrize(("overrides", "expected"), SET)
 def test_what_a_pattern_sets(overrides: list[str], expected: dict[str, Any]) -> None:
     settings = configs.flat(configs.load(TRANSFORMER, overrides).system)
     for name, value in expected.items():
         assert settings.get(f"{name}.name", settings.get(name)) == value, name
 
 
-@pytest.mark.parametrize(
-    ("overrides", "heads"),
-    [
-        (("system.*attention=linear", "system.cross_attention=multihead"), 2),
-        (("system.cross_attention=multihead", "system.*attention=linear"), 4),
-        (("system.*attention=linear", "system.cross_attention=multihead", "system.**.heads=8"), 8),
-        (("system.*attention=linear", "system.*attention=multihead"), 2),
-    ],
-)
+HEADS = [
+    ((ALL, CROSS), 2),
+    ((CROSS, ALL), 4),
+    ((ALL, CROSS, "system.**.heads=8"), 8),
+    ((ALL, "system.*attention=multihead"), 2),
+]
+
+
+@pytest.mark.parametrize(("overrides", "heads"), HEADS)
 def test_what_stands_there_in_the_end_has_the_settings_of_the_file(
     overrides: tuple[str, ...], heads: int
 ) -> None:
@@ -62,20 +52,20 @@ def test_what_stands_there_in_the_end_has_the_settings_of_the_file(
     assert settings["cross_attention.heads"] == heads
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("system.*.attention=linear", "no setting; there are system.cross_attention"),
-        ("system.*.attention=linear", "write system.**.*attention for those"),
-        ("system.**.hiden=3", "no setting; there are system.hidden"),
-        ("system.**.dropuot=0.1", "no setting; there are system.cross_attention.dropout"),
-        ("system.**.name=linear", "(mixer)"),
-        ("system.*=1", "kinds: "),
-        ("**.dropout=0.1", "begin with a group"),
-        ("system.*attention=linaer", "did you mean 'linear'"),
-        ("system.**.dropout=much", "dropout='much': expected float"),
-    ],
-)
+REFUSED = [
+    ("system.*.attention=linear", "no setting; there are system.cross_attention"),
+    ("system.*.attention=linear", "write system.**.*attention for those"),
+    ("system.**.hiden=3", "no setting; there are system.hidden"),
+    ("system.**.dropuot=0.1", "no setting; there are system.cross_attention.dropout"),
+    ("system.**.name=linear", "(mixer)"),
+    ("system.*=1", "kinds: "),
+    ("**.dropout=0.1", "begin with a group"),
+    ("system.*attention=linaer", "did you mean 'linear'"),
+    ("system.**.dropout=much", "dropout='much': expected float"),
+]
+
+
+@pytest.mark.parametrize(("override", "words"), REFUSED)
 def test_refused(override: str, words: str) -> None:
     with pytest.raises(UserError) as refusal:
         configs.load(TRANSFORMER, [override])
@@ -90,19 +80,19 @@ def test_a_pattern_is_told_by_full_names_once(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == f"note: system.*attention=linear sets {names}\n"
 
 
-@pytest.mark.parametrize(
-    ("overrides", "warmup"),
-    [
-        ((), 100),
-        (("training.steps=100",), 100),
-        (("training.steps=60",), 6),
-        (("training.steps=1",), 0),
-        (("training.steps=60", "schedule.warmup=80"), 80),  # which `train` refuses
-        (("training.steps=60", "schedule.**.warmup=80"), 80),
-        (("training.steps=60", "schedule=constant"), 0),
-        (("training.steps=60", "schedule=linear"), 0),
-    ],
-)
+WARMUPS = [
+    ((), 100),
+    (("training.steps=100",), 100),
+    (("training.steps=60",), 6),
+    (("training.steps=1",), 0),
+    (("training.steps=60", "schedule.warmup=80"), 80),  # which `train` refuses
+    (("training.steps=60", "schedule.**.warmup=80"), 80),
+    (("training.steps=60", "schedule=constant"), 0),
+    (("training.steps=60", "schedule=linear"), 0),
+]
+
+
+@pytest.mark.parametrize(("overrides", "warmup"), WARMUPS)
 def test_the_warmup_of_a_file_gives_way(
     overrides: tuple[str, ...], warmup: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,16 +103,16 @@ def test_the_warmup_of_a_file_gives_way(
     assert ("gives way" in message) is (warmup == 6 or overrides == ("training.steps=1",))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "kept"),
-    [
-        ((), False),
-        (("training.steps=60", "schedule.peak=1.0"), False),
-        (("training.steps=90",), True),
-        (("training.steps=90", "schedule.warmup=6"), False),
-        (("training.steps=90", "schedule=constant"), False),
-    ],
-)
+KEPT = [
+    ((), False),
+    (("training.steps=60", "schedule.peak=1.0"), False),
+    (("training.steps=90",), True),
+    (("training.steps=90", "schedule.warmup=6"), False),
+    (("training.steps=90", "schedule=constant"), False),
+]
+
+
+@pytest.mark.parametrize(("overrides", "kept"), KEPT)
 def test_a_longer_run_by_the_config_of_a_run_keeps_its_warmup_and_says_so(
     overrides: tuple[str, ...], kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,25 +126,24 @@ def test_a_longer_run_by_the_config_of_a_run_keeps_its_warmup_and_says_so(
     assert capsys.readouterr().err == (line if kept else "")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "stands"),
-    [
-        ("system.**.dropout", "system.dropout", True),
-        ("system.**.dropout", "system.a.b.dropout", True),
-        ("system.*.dropout", "system.a.dropout", True),
-        ("system.*.dropout", "system.a.b.dropout", False),
-        ("system.*", "system.dropout", True),
-        ("system.a+", "system.aa", False),
-        ("system.**", "systems.a", False),
-        ("system." + "*" * 60 + "x", f"system.{'ab_' * 20}", False),  # at once
-        ("system." + "**." * 60 + "x", f"system.{'ab.' * 20}", False),
-    ],
-)
+NAMES = [
+    ("system.**.dropout", "system.dropout", True),
+    ("system.**.dropout", "system.a.b.dropout", True),
+    ("system.*.dropout", "system.a.dropout", True),
+    ("system.*.dropout", "system.a.b.dropout", False),
+    ("system.*", "system.dropout", True),
+    ("system.a+", "system.aa", False),
+    ("system.**", "systems.a", False),
+    ("system." + "*" * 60 + "x", f"system.{'ab_' * 20}", False),  # at once
+    ("system." + "**." * 60 + "x", f"system.{'ab.' * 20}", False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "name", "stands"), NAMES)
 def test_which_names_a_pattern_stands_for(pattern: str, name: str, stands: bool) -> None:
     assert covers(pattern, name) is stands
 
 
 def test_the_names_of_patterns() -> None:
-    names = ("a.*.b", "a.**.b", "a.*b")
-    assert all(map(is_dotted_name, names))
+    assert all(map(is_dotted_name, ("a.*.b", "a.**.b", "a.*b")))
     assert not any(map(is_dotted_name, ("", "*.a", "a..b", "a.?", None)))

@@ -41,15 +41,8 @@ def function(steps: int, peak: float = 1e-3, **rest: Any) -> str:
     return f"{steps} {peak}"
 
 
-TABLE = Table(
-    "thing",
-    {
-        "plain": f"{__name__}:Plain",
-        "module": f"{__name__}:Module",
-        "function": f"{__name__}:function",
-        "gone": "no.such:X",
-    },
-)
+PLACES = {name.lower(): f"{__name__}:{name}" for name in ("Plain", "Module", "function")}
+TABLE = Table("thing", {**PLACES, "gone": "no.such:X", "holder": f"{__name__}:Holder"})
 
 
 @dataclasses.dataclass
@@ -62,9 +55,6 @@ class Holder:
     parts: ClassVar[Mapping[str, Table]] = {"part": TABLE, "spare": TABLE}
 
 
-TABLE.entries["holder"] = f"{__name__}:Holder"
-
-
 @pytest.mark.quick
 def test_names_in_order_and_what_they_lead_to() -> None:
     assert TABLE.names() == ["plain", "module", "function", "gone", "holder"]
@@ -74,18 +64,18 @@ def test_names_in_order_and_what_they_lead_to() -> None:
     assert defaults(TABLE.resolve("function")) == {"peak": 1e-3}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("plian", "unknown thing 'plian'; did you mean 'plain'?"),
-        ("", "thing '': a name is needed; choose from: plain, module"),
-        (None, "thing None: a name is needed"),
-        (3, "thing 3: a name is needed"),
-        ("gone", "thing 'gone': cannot import 'no.such': No module named 'no'"),
-        ("no_such_module:X", "cannot import 'no_such_module'"),
-        ("collections:Nothing", "'collections:Nothing': 'collections' has no attribute 'Nothing'"),
-    ],
-)
+NOWHERE = [
+    ("plian", "unknown thing 'plian'; did you mean 'plain'?"),
+    ("", "thing '': a name is needed; choose from: plain, module"),
+    (None, "thing None: a name is needed"),
+    (3, "thing 3: a name is needed"),
+    ("gone", "thing 'gone': cannot import 'no.such': No module named 'no'"),
+    ("no_such_module:X", "cannot import 'no_such_module'"),
+    ("collections:Nothing", "'collections:Nothing': 'collections' has no attribute 'Nothing'"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), NOWHERE)
 def test_names_that_lead_nowhere(name: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         TABLE.resolve(name)
@@ -125,9 +115,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_build_names_what_is_wrong(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=f"^a.b{words}"):
         build(TABLE, spec, "a.b")
-
-
-def test_a_component_without_a_name_is_refused() -> None:
     with pytest.raises(UserError, match="thing '': a name is needed"):
         build(TABLE, {"hidden": 3}, "a.b")
 
@@ -167,17 +154,17 @@ def test_types() -> None:
                 check_type(value, hint, "x")
 
 
-@pytest.mark.parametrize(
-    ("value", "hint", "words"),
-    [
-        ("c", ABC, "x='c'; choose from: a, b"),
-        (1.5, ABC, "x=1.5 is of type float, expected 'a' or 'b' or 3"),
-        (1.5, Literal["a"] | None, "x=1.5 is of type float, expected 'a' or None"),
-        ("b", Literal["a"] | None, "x='b'.*'a'"),
-        (1, tuple[int, ...], "x=1 is of type int, expected tuple"),
-        ("x", int | float | None, "x='x' is of type str, expected int or float or None"),
-    ],
-)
+MESSAGES = [
+    ("c", ABC, "x='c'; choose from: a, b"),
+    (1.5, ABC, "x=1.5 is of type float, expected 'a' or 'b' or 3"),
+    (1.5, Literal["a"] | None, "x=1.5 is of type float, expected 'a' or None"),
+    ("b", Literal["a"] | None, "x='b'.*'a'"),
+    (1, tuple[int, ...], "x=1 is of type int, expected tuple"),
+    ("x", int | float | None, "x='x' is of type str, expected int or float or None"),
+]
+
+
+@pytest.mark.parametrize(("value", "hint", "words"), MESSAGES)
 def test_wrong_types_are_told_with_the_right_ones(value: Any, hint: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         check_type(value, hint, "x")

@@ -8,14 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.greedy import Choose, best_token, group, start_run, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.sampling import sampler, sort_by_score
 from attnlab.decoding.steps import length_limits, repeat_rows
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
+PAD, BOS, EOS = 0, 1, 2
 ROOM = 8
 
 
@@ -45,20 +44,15 @@ class PrefixModel:
         prefix = state["prefix"].at[:, state["t"]].set(tokens)
         powers = jnp.asarray([7**j % 1009 for j in range(ROOM + 1)])
         row = (jnp.sum(prefix * powers, axis=1) + 131 * memory["sentence"]) % 1009
-        return (
-            jnp.asarray(self.logits)[row],
-            {"prefix": prefix, "t": state["t"] + 1},
-            jnp.asarray(self.weights)[row],
-        )
+        state = {"prefix": prefix, "t": state["t"] + 1}
+        return jnp.asarray(self.logits)[row], state, jnp.asarray(self.weights)[row]
 
     def known(self, sentence: int, prefix: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities [V] and weights [S] after `prefix`, in NumPy; PAD and BOS are never
         chosen.
         """
-        row = (
-            sum(int(token) * (7**j % 1009) for j, token in enumerate([BOS, *prefix]))
-            + 131 * sentence
-        ) % 1009
+        place = sum(int(token) * (7**j % 1009) for j, token in enumerate([BOS, *prefix]))
+        row = (place + 131 * sentence) % 1009
         logits = self.logits[row].astype(np.float64)
         log_probs = logits - np.log(np.exp(logits).sum())
         log_probs[[PAD, BOS]] = -np.inf
@@ -67,9 +61,8 @@ class PrefixModel:
     def rescored(self, sentence: int, tokens: Sequence[int]) -> tuple[float, np.ndarray]:
         """log P of a token sequence by teacher forcing, and the weights [l,S] of its tokens."""
         steps = [self.known(sentence, tokens[:t]) for t in range(len(tokens))]
-        return sum(step[0][token] for step, token in zip(steps, tokens, strict=True)), np.array(
-            [step[1] for step in steps]
-        )
+        log_probs, weights = zip(*steps, strict=True)
+        return sum(row[y] for row, y in zip(log_probs, tokens, strict=True)), np.array(weights)
 
     def greedy(self, sentence: int, limit: int, least: int = 0) -> list[int]:
         """The greedy search of at most `most` tokens, with no EOS among the first `least`."""
@@ -108,15 +101,14 @@ def unrolled(
     rules: Rules = FREE,
     limits: jax.Array | None = None,
     alignment: bool = False,
-    special: Special = OURS,
 ) -> Hypotheses:
     """The hypotheses [rows,n] of greedy search, or of another choice of tokens."""
     state, memory = repeat_rows((state, memory), rows, n)
-    size, extra = {"rows": rows * n, "max_length": max_length}, {"special": special}
-    began = start_run(step, state, memory, alignment=alignment, **size, **extra)  # type: ignore[arg-type]
+    extra: dict[str, Any] = {"alignment": alignment, "special": rules.special}
+    began = start_run(step, state, memory, rows=rows * n, max_length=max_length, **extra)
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
-    ended = unroll(step, began, memory, choose, limits, rules=rules.repeat(n), special=special)
-    return sort_by_score(group(ended, rows, n, special))
+    ended = unroll(step, began, memory, choose, limits, rules=rules.repeat(n))
+    return sort_by_score(group(ended, rows, n, rules.special))
 
 
 def sample(*model: Any, key: jax.Array, rows: int, n: int = 1, **extra: Any) -> Hypotheses:
@@ -132,12 +124,9 @@ def run() -> Callable[..., Hypotheses]:
     NumPy.
     """
 
-    def compiled(
-        method: Callable[..., Hypotheses], model: Any, sentences: Sequence[int], **extra: Any
-    ) -> Hypotheses:
+    def compiled(method: Any, model: Any, sentences: Sequence[int], **extra: Any) -> Hypotheses:
         program = jax.jit(lambda *begun: method(model.step, *begun, rows=len(sentences), **extra))
-        actual: Hypotheses = jax.device_get(program(*model.begin(sentences)))
-        return actual
+        return jax.device_get(program(*model.begin(sentences)))
 
     return compiled
 
@@ -164,8 +153,3 @@ def trap() -> MarkovModel:
     table[4, [5, 6]] = 0.9, 0.1
     table[5:, EOS] = 1.0
     return MarkovModel(table)
-
-
-@pytest.fixture
-def markov() -> type[MarkovModel]:
-    return MarkovModel

@@ -2,6 +2,7 @@
 whatever the batch.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from attnlab.decoding.beam import beam_search
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
 from attnlab.errors import UserError
+from tests.decoding.conftest import MarkovModel
 from tests.decoding.conftest import unrolled as greedy
 
 EOS = 2
@@ -37,59 +39,51 @@ def search(model: Any, sentences: Sequence[int], **how: Any) -> Hypotheses:
     return beams
 
 
-def scored(
-    log_prob: float,
-    tokens: tuple[int, ...],
-    cover: np.ndarray,
-    mask: np.ndarray,
-    alpha: float,
-    beta: float,
-    offset: int = 5,
-) -> float:
-    penalty = np.log(np.clip(cover[mask], 1e-6, 1)).sum()
-    lengths = (offset + len(tokens)) / (offset + 1)
-    return float(log_prob / lengths**alpha + beta * penalty)
+@dataclasses.dataclass
+class Terms:
+    """What a search is judged by, as `beam_search` has it."""
+
+    alpha: float = 0.0
+    beta: float = 0.0
+    offset: int = 5
+    least: int = 0
+    special: Special = OURS
+
+    def score(self, log_prob: float, tokens: Sequence[int], covered: np.ndarray) -> float:
+        """log P / lp + cp, of the attention that each real place has received."""
+        lengths = (self.offset + len(tokens)) / (self.offset + 1)
+        coverage = np.log(np.clip(covered, 1e-6, 1)).sum()
+        return float(log_prob / lengths**self.alpha + self.beta * coverage)
 
 
-def plain_beam(
-    model: Any,
-    sentence: int,
-    beam: int,
-    most: int,
-    least: int,
-    alpha: float,
-    beta: float,
-    special: Special = OURS,
-    offset: int = 5,
-) -> Found:
+def plain_beam(model: Any, sentence: int, beam: int, most: int, terms: Terms) -> Found:
     """(score, log P, tokens) of everything that finishes, best first: every step to the end,
     nothing clever.
     """
+    special = terms.special
     live: list[tuple[float, tuple[int, ...], np.ndarray]] = [(0.0, (), np.zeros(model.source))]
     finished: list[tuple[float, tuple[int, ...], np.ndarray]] = []
     for t in range(most):
         candidates = []
         for log_prob, tokens, cover in live:
             gains, weights = model.known(sentence, tokens)
-            ids = [v for v in range(2, model.vocabulary) if v not in special.ending or t >= least]
+            ids = [
+                v for v in range(2, model.vocabulary) if v not in special.ending or t >= terms.least
+            ]
             ids = [special.forced] if special.forced and t == 0 else ids
             candidates += [(log_prob + gains[v], (*tokens, v), cover + weights) for v in ids]
         candidates.sort(key=lambda candidate: -candidate[0])
         ended = [candidate[1][-1] in special.ending for candidate in candidates]
         finished += list(itertools.compress(candidates[:beam], ended))
         live = [one for one, ends in zip(candidates, ended, strict=True) if not ends][:beam]
-    mask = MASK[sentence]
-    return sorted(
-        ((scored(lp, y, c, mask, alpha, beta, offset), lp, y) for lp, y, c in finished or live),
-        key=lambda item: -item[0],
-    )
+    ranked = [(terms.score(lp, y, c[MASK[sentence]]), lp, y) for lp, y, c in finished or live]
+    return sorted(ranked, key=lambda item: -item[0])
 
 
 def listed(beams: Hypotheses, row: int) -> list[tuple[int, ...]]:
     lengths = beams.lengths[row].tolist()
-    assert not any(beams.tokens[row, k, length:].any() for k, length in enumerate(lengths)), (
-        "only PAD may follow"
-    )
+    behind = [beams.tokens[row, k, length:] for k, length in enumerate(lengths)]
+    assert not any(map(np.any, behind)), "only PAD may follow"
     return [tuple(beams.tokens[row, k, :n].tolist()) for k, n in enumerate(lengths) if n]
 
 
@@ -113,17 +107,17 @@ def test_finds_what_greedy_misses(run: Any, trap: Any) -> None:
     assert np.exp(beams.scores[0, 0]) == pytest.approx(0.36, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("beam", "n_best", "alpha", "beta", "least"),
-    [
-        (1, 1, 0.0, 0.0, 0),
-        (3, 3, 0.0, 0.0, 0),
-        (3, 1, 1.0, 0.0, 0),
-        (4, 2, 0.6, 0.4, 0),
-        (2, 2, 1.0, 0.2, 3),
-        (5, 1, 0.2, 0.2, 1),
-    ],
-)
+SETTINGS = [
+    (1, 1, 0.0, 0.0, 0),
+    (3, 3, 0.0, 0.0, 0),
+    (3, 1, 1.0, 0.0, 0),
+    (4, 2, 0.6, 0.4, 0),
+    (2, 2, 1.0, 0.2, 3),
+    (5, 1, 0.2, 0.2, 1),
+]
+
+
+@pytest.mark.parametrize(("beam", "n_best", "alpha", "beta", "least"), SETTINGS)
 def test_equals_a_plain_loop(
     prefix_model: Any, beam: int, n_best: int, alpha: float, beta: float, least: int
 ) -> None:
@@ -135,19 +129,19 @@ def test_equals_a_plain_loop(
     rules = Rules(min_length=least)
     beams = search(prefix_model, SENTENCES, max_length=6, rules=rules, limits=limits, **how)
     for row, sentence in enumerate(SENTENCES):
-        check(beams, row, plain_beam(prefix_model, sentence, beam, limits[row], least, alpha, beta))
+        terms = Terms(alpha, beta, least=least)
+        check(beams, row, plain_beam(prefix_model, sentence, beam, limits[row], terms))
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_several_ends_a_forced_beginning_and_another_offset(prefix_model: Any, beam: int) -> None:
     """Two of four tokens end a text, so that half of all candidates have ended."""
-    special, limits = Special(ends=(5,), forced=4), np.array([6] * 12)
-    how = {"length_penalty": 1.0, "length_offset": 0, "special": special}
-    rules = Rules(special=special)
-    beams = search(prefix_model, SENTENCES, beam=beam, n_best=1, max_length=6, rules=rules, **how)
+    special = Special(ends=(5,), forced=4)
+    how = {"length_penalty": 1.0, "length_offset": 0, "rules": Rules(special=special)}
+    beams = search(prefix_model, SENTENCES, beam=beam, n_best=1, max_length=6, **how)
     for row in SENTENCES:
-        oracle = plain_beam(prefix_model, row, beam, limits[row], 0, 1.0, 0.0, special, 0)
-        check(beams, row, oracle)
+        terms = Terms(1.0, offset=0, special=special)
+        check(beams, row, plain_beam(prefix_model, row, beam, 6, terms))
     last = {int(beams.tokens[row, 0, beams.lengths[row, 0] - 1]) for row in SENTENCES}
     assert last >= {EOS, 5} and set(beams.tokens[:, 0, 0].tolist()) == {4}
 
@@ -164,7 +158,7 @@ def test_wide_beam_is_exhaustive(prefix_model: Any, alpha: float) -> None:
         for body in bodies:
             tokens = (*body, EOS)
             log_p = prefix_model.rescored(row, tokens)[0]
-            every.append((scored(log_p, tokens, np.ones(3), MASK[row], alpha, 0.0), log_p, tokens))
+            every.append((Terms(alpha).score(log_p, tokens, np.ones(3)), log_p, tokens))
         assert len(every) == 40
         check(beams, row, sorted(every, key=lambda item: -item[0]))
 
@@ -173,9 +167,8 @@ def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
     """Every hypothesis re-scored token by token has its log-probability and its weights; sorted,
     ended once, no duplicates.
     """
-    beams = search(
-        prefix_model, SENTENCES, beam=4, n_best=4, max_length=6, length_penalty=0.6, alignment=True
-    )
+    how = {"beam": 4, "n_best": 4, "max_length": 6, "length_penalty": 0.6, "alignment": True}
+    beams = search(prefix_model, SENTENCES, **how)
     assert beams.alignment is not None and beams.alignment.shape == (12, 4, 6, 3)
     for row in SENTENCES:
         hypotheses = listed(beams, row)
@@ -222,39 +215,33 @@ def test_unfinished_hypotheses_only_where_nothing_finished(endless_model: Any) -
     without EOS.
     """
     limits = np.array([2 + row % 3 for row in SENTENCES])
-    beams = search(
-        endless_model, SENTENCES, beam=3, n_best=3, max_length=4, length_penalty=0.6, limits=limits
-    )
+    how = {"beam": 3, "n_best": 3, "max_length": 4, "length_penalty": 0.6}
+    beams = search(endless_model, SENTENCES, limits=limits, **how)
     assert not (beams.tokens == EOS).any()
     np.testing.assert_array_equal(beams.lengths, np.repeat(limits[:, None], 3, axis=1))
     for row, sentence in enumerate(SENTENCES):
-        check(beams, row, plain_beam(endless_model, sentence, 3, limits[row], 0, 0.6, 0.0))
+        check(beams, row, plain_beam(endless_model, sentence, 3, limits[row], Terms(0.6)))
 
 
-def test_fewer_hypotheses_than_beams(markov: Any) -> None:
+def test_fewer_hypotheses_than_beams() -> None:
     """One token and EOS to choose from: four sequences end within four steps, the other slots stay
-    free.
+    free. Where EOS is held back to the end, what is cut is returned, not a hypothesis of probability 0.
     """
     table = np.zeros((4, 4))
     table[:, [EOS, 3]] = 0.5
-    beams = search(markov(table), [0, 1], beam=7, n_best=7, max_length=4)
+    beams = search(MarkovModel(table), [0, 1], beam=7, n_best=7, max_length=4)
     assert listed(beams, 1) == [(3,) * n + (EOS,) for n in range(4)]
-    np.testing.assert_allclose(
-        np.exp(beams.scores[1]), [*0.5 ** np.arange(1, 5), 0, 0, 0], atol=1e-6
+    expected = [*0.5 ** np.arange(1, 5), 0, 0, 0]
+    np.testing.assert_allclose(np.exp(beams.scores[1]), expected, atol=1e-6)
+    beams = search(
+        MarkovModel(table), [0, 1], beam=4, n_best=2, max_length=3, rules=Rules(min_length=3)
     )
-
-
-def test_only_an_unfinished_hypothesis_is_possible(markov: Any) -> None:
-    """EOS is held back to the end: what is cut is returned, not a hypothesis of probability 0."""
-    table = np.zeros((4, 4))
-    table[:, [EOS, 3]] = 0.5
-    beams = search(markov(table), [0, 1], beam=4, n_best=2, max_length=3, rules=Rules(min_length=3))
     assert listed(beams, 0) == listed(beams, 1) == [(3, 3, 3)]
     np.testing.assert_allclose(np.exp(beams.scores[0]), [0.125, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.0, 2), (1.0, 6)])
-def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> None:
+def test_stops_when_nothing_can_win(alpha: float, steps: int) -> None:
     """`3 EOS` (.6) is found in step 2, when the other hypothesis has .4; that one halves with every
     step.
 
@@ -266,11 +253,11 @@ def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> No
     table[3, [EOS, 4]] = 0.6, 0.4
     table[4, [EOS, 4]] = 0.5, 0.5
     calls: list[int] = []
-    model = markov(table)
+    model = MarkovModel(table)
 
     def counted(state: Any, memory: Any, tokens: jax.Array) -> Any:
         jax.debug.callback(lambda: calls.append(1))
-        return markov.step(state, memory, tokens)
+        return MarkovModel.step(state, memory, tokens)
 
     model.step = counted
     beams = search(model, [0], beam=2, max_length=40, length_penalty=alpha)

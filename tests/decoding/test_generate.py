@@ -67,11 +67,9 @@ def test_every_sentence_in_its_place(method: str) -> None:
     actual = decoded({"method": method}, [[3, 0, 4], [2, 1]], 3, 4, alignment=True)
     assert tokens(actual) == SENTENCES
     for hypotheses, sentence in zip(actual, SENTENCES, strict=True):
-        assert len(hypotheses) == 1
-        alignment = hypotheses[0].alignment
-        assert alignment is not None
-        np.testing.assert_array_equal(alignment, np.eye(len(sentence)))
-        assert hypotheses[0].score == pytest.approx(0.0, abs=1e-4)
+        (only,) = hypotheses
+        np.testing.assert_array_equal(only.alignment, np.eye(len(sentence)))
+        assert only.score == pytest.approx(0.0, abs=1e-4)
 
 
 def test_one_program_for_each_shape_and_parameters_are_arguments() -> None:
@@ -89,13 +87,13 @@ def test_one_program_for_each_shape_and_parameters_are_arguments() -> None:
     assert bind.traces == 2
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        pytest.param({"method": "beam", "coverage": 0.2, "n_best": 3}, marks=pytest.mark.full),
-        {"method": "sample", "n_best": 3, "seed": 4},
-    ],
-)
+NODES = [
+    pytest.param({"method": "beam", "coverage": 0.2, "n_best": 3}, marks=pytest.mark.full),
+    {"method": "sample", "n_best": 3, "seed": 4},
+]
+
+
+@pytest.mark.parametrize("node", NODES)
 def test_batching_changes_nothing(node: dict[str, Any]) -> None:
     """Another split of the sentences over batches, other neighbours: the same hypotheses,
     samples too.

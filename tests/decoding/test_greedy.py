@@ -9,7 +9,7 @@ import pytest
 from attnlab.data.vocabulary import Special
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from tests.decoding.conftest import sample
+from tests.decoding.conftest import MarkovModel, sample
 from tests.decoding.conftest import unrolled as greedy
 
 EOS = 2
@@ -43,14 +43,8 @@ def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
     the model's.
     """
     limits = [1, 2, 3, 4, 5, 6, 6]
-    texts = run(
-        greedy,
-        prefix_model,
-        SENTENCES,
-        max_length=6,
-        rules=Rules(min_length=3),
-        limits=np.array(limits),
-    )
+    how = {"max_length": 6, "rules": Rules(min_length=3), "limits": np.array(limits)}
+    texts = run(greedy, prefix_model, SENTENCES, **how)
     check(prefix_model, texts, limits, 3)
     assert texts.alignment is None
 
@@ -58,7 +52,7 @@ def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
 def test_any_of_several_ends_ends_a_text(run: Any, prefix_model: Any) -> None:
     """In greedy search and in sampling; the first token is the forced one."""
     special = Special(ends=(5,), forced=4)
-    how = {"max_length": 6, "rules": Rules(special=special), "special": special}
+    how = {"max_length": 6, "rules": Rules(special=special)}
     texts = run(greedy, prefix_model, SENTENCES, **how)
     drawn = run(sample, prefix_model, SENTENCES, key=jax.random.key(0), temperature=0.0, **how)
     np.testing.assert_array_equal(texts.tokens, drawn.tokens)
@@ -69,11 +63,11 @@ def test_any_of_several_ends_ends_a_text(run: Any, prefix_model: Any) -> None:
         assert texts.tokens[row, 0].tolist() == tokens + [0] * (6 - len(tokens))
 
 
-def test_ties_go_to_the_lowest_id_and_reserved_ids_are_never_chosen(run: Any, markov: Any) -> None:
+def test_ties_go_to_the_lowest_id_and_reserved_ids_are_never_chosen(run: Any) -> None:
     table = np.full((6, 6), 0.2)
     table[:, [0, 1]] = 0.9
     table[:, EOS] = 0.1
-    texts = run(greedy, markov(table), [0, 1], max_length=4, alignment=True)
+    texts = run(greedy, MarkovModel(table), [0, 1], max_length=4, alignment=True)
     assert texts.tokens[:, 0].tolist() == [[3, 3, 3, 3]] * 2
     assert texts.alignment is None, "a model without weights has no alignment"
     assert texts.log_probs[0, 0] == pytest.approx(4 * np.log(0.2 / 2.5), abs=1e-5)

@@ -47,11 +47,8 @@ def test_edits_are_counted_as_the_recursion_counts_them() -> None:
         def fewest(i: int, j: int, first: str = first, other: str = other) -> int:
             if i == 0 or j == 0:
                 return i + j
-            return min(
-                fewest(i - 1, j) + 1,
-                fewest(i, j - 1) + 1,
-                fewest(i - 1, j - 1) + (first[i - 1] != other[j - 1]),
-            )
+            replaced = fewest(i - 1, j - 1) + (first[i - 1] != other[j - 1])
+            return min(fewest(i - 1, j) + 1, fewest(i, j - 1) + 1, replaced)
 
         least = fewest(len(first), len(other))
         assert edit_distance(first, other) == least == edit_distance(other, first)

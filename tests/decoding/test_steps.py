@@ -34,11 +34,9 @@ def test_rows_are_repeated_one_by_one() -> None:
     """
     tree = {"a": jnp.array([[1], [2]]), "t": jnp.int32(7)}
     repeated = repeat_rows(tree, 2, 3)
-    assert repeated["a"][:, 0].tolist() == [1, 1, 1, 2, 2, 2]
-    assert repeated["t"] == 7
+    assert repeated["a"][:, 0].tolist() == [1, 1, 1, 2, 2, 2] and repeated["t"] == 7
     rows = take_rows(repeated, jnp.array([3, 0, 0, 1, 5, 2]))
-    assert rows["a"][:, 0].tolist() == [2, 1, 1, 1, 2, 1]
-    assert rows["t"] == 7
+    assert rows["a"][:, 0].tolist() == [2, 1, 1, 1, 2, 1] and rows["t"] == 7
     with pytest.raises(ValueError, match=r"leading axis 2 .*\(4,\)"):
         repeat_rows({"a": jnp.zeros(4)}, 2, 3)
 

@@ -12,11 +12,8 @@ def test_text_is_shown_as_it_is_and_rows_say_what_they_are() -> None:
     made = html.table(Table("a <b>", ("name", "n"), rows, *marks, ("<i>",)))
     assert "<h2>a &lt;b&gt;</h2>" in made and "<li>&lt;i&gt;</li>" in made
     words = '<tr><td data-label="name">x &amp; y</td><td class="number" data-label="n">3</td></tr>'
-    assert words in made
-    assert (
-        '<tr class="strong"><td data-label="name">z</td><td class="number"'
-        ' data-label="n">4&nbsp;%</td></tr>' in made
-    )
+    strong = words.replace("<tr>", '<tr class="strong">').replace("x &amp; y", "z")
+    assert words in made and strong.replace(">3<", ">4&nbsp;%<") in made
     assert made.count('<tr class="weak">') == 1
     assert "<ul>" not in html.table(Table("t", ("a",), (("b",),)))
 

@@ -13,18 +13,11 @@ LOOK = Look(3, "a <b>", "c0")
 
 
 def drawn() -> Chart:
-    chart = Chart(
-        "loss <b> & $x$", [0.0, 10.0], [1.0, 2.0], x_label="step", y_label="nats", names=True
-    )
+    labels = {"x_label": "step", "y_label": "nats"}
+    chart = Chart("loss <b> & $x$", [0.0, 10.0], [1.0, 2.0], **labels, names=True)
     low, high = ([(0.0, 1.0), (10.0, 1.5)], [(0.0, 1.2), (10.0, 2.0)])
-    marks = [
-        chart.band(low, high),
-        chart.line(low),
-        chart.dot(low[0]),
-        chart.cross(high[0]),
-        chart.upright(5.0, -9.0, 9.0),
-    ]
-    chart.group(LOOK, "a <b>: 1", marks)
+    marks = [chart.band(low, high), chart.line(low), chart.dot(low[0]), chart.cross(high[0])]
+    chart.group(LOOK, "a <b>: 1", [*marks, chart.upright(5.0, -9.0, 9.0)])
     return chart
 
 
@@ -60,9 +53,8 @@ def test_everything_lies_within_the_picture() -> None:
 @pytest.mark.quick
 def test_names_at_the_ends_of_lines_do_not_cover_each_other() -> None:
     chart = Chart("many", [0.0, 1.0], [0.0, 1.0], names=True)
-    chart.end_names(
-        [(Look(number, f"a long name, number {number}", "c0"), (1.0, 0.5)) for number in range(8)]
-    )
+    looks = [Look(number, f"a long name, number {number}", "c0") for number in range(8)]
+    chart.end_names([(look, (1.0, 0.5)) for look in looks])
     heights = [float(y) for y in re.findall(r'class="label" x="[\d.]+" y="([\d.]+)"', chart.text)]
     assert len(heights) == 8
     assert all(after - before >= 11 for before, after in itertools.pairwise(heights))

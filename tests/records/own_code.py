@@ -13,19 +13,12 @@ CONFIG = {"system": {"attention": ATTENTION, "width": 8}, "task": "translation"}
 
 FILES = {
     "own_top.py": "import json\nimport numpy\nfrom own_aid import SCALE\n",
-    "own_aid.py": (
-        "import importlib\nimport own_top  # a circle\nLATER ="
-        " importlib.import_module('own_later')\n"
-    ),
-    "own_later.py": (
-        "TABLE = {'one': 'own_entry:Entry', 'no': 'own_spare:Absent', 'time': '12:30'}\n"
-    ),
+    "own_aid.py": "import importlib, own_top  # a circle\nx = importlib.import_module('own_later')\n",
+    "own_later.py": "T = {'one': 'own_entry:Entry', 'no': 'own_spare:Absent', 'time': '12:30'}\n",
     "own_entry.py": "class Entry:\n    pass\n",
     "own_spare.py": "class Other:\n    pass\n",
     "own_pack/__init__.py": "",
-    "own_pack/deep.py": (
-        "from . import beside\nfrom .inner.far import FAR\nfrom own_pack import *\n"
-    ),
+    "own_pack/deep.py": "from . import beside\nfrom .inner.far import FAR\nfrom own_pack import *\n",
     "own_pack/beside.py": "def inside():\n    from .inner import near\n",
     "own_pack/stranger.py": "X = 1\n",
     "own_pack/inner/__init__.py": "from .given import GIVEN\n",

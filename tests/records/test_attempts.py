@@ -12,6 +12,14 @@ from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 
 
+class Clock:
+    """Seconds that a test sets."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        patch.setattr(attempts.time, "monotonic", lambda: self.now)
+
+
 @pytest.mark.quick
 def test_a_start_and_an_end_say_who_where_and_how_long(tmp_path: Path) -> None:
     for step in (4, 12, 8):
@@ -45,29 +53,11 @@ def test_records_are_only_ever_added(tmp_path: Path) -> None:
     assert actual[1]["message"] == "pruned: \n two lines, umlaut ä"
 
 
-def test_giving_up_on_a_trial_that_never_began(tmp_path: Path) -> None:
-    attempts.give_up(tmp_path, "no word")
-    assert [(line["state"], line["step"]) for line in attempts.read(tmp_path)] == [("failed", 0)]
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_how_far_it_is_is_told_once_in_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_far_it_is_is_told_at_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every five seconds, later less often, so that the file of a long run stays small; whatever
     the date is set to in between.
     """
-    clock = Clock()
-    monkeypatch.setattr(attempts.time, "monotonic", clock)
-    attempt = Attempt(tmp_path)
+    clock, attempt = Clock(monkeypatch), Attempt(tmp_path)
     assert attempts.read(tmp_path) == []
     for step, now in enumerate((0, 1, 4.9, 5, 9.9, 10, 4000, 4019, 4021)):
         clock.now = 1000.0 + now
@@ -89,9 +79,11 @@ def test_how_far_it_is_is_told_once_in_a_while(
 
 
 def test_one_that_never_began_leaves_nothing(tmp_path: Path) -> None:
-    """A run that is refused before its first step stays as it was."""
+    """A run that is refused before its first step stays as it was, until a launcher gives it up."""
     Attempt(tmp_path).end("failed", 0, "refused")
     assert list(tmp_path.iterdir()) == [] and attempts.last_word([]) == ("pending", 0, "")
+    attempts.give_up(tmp_path, "no word")
+    assert [(line["state"], line["step"]) for line in attempts.read(tmp_path)] == [("failed", 0)]
 
 
 def test_the_records_of_an_earlier_version_are_read_and_go_on(tmp_path: Path) -> None:
@@ -103,12 +95,8 @@ def test_the_records_of_an_earlier_version_are_read_and_go_on(tmp_path: Path) ->
     assert [line["event"] for line in attempts.read(tmp_path)] == ["start", "end", "retry"]
 
 
-def test_seconds_of_runs_in_one_program_are_shared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(attempts.time, "monotonic", clock)
-    attempt = Attempt.start(tmp_path, {"together": 4})
+def test_runs_in_one_program_share_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, attempt = Clock(monkeypatch), Attempt.start(tmp_path, {"together": 4})
     clock.now += 8.0
     attempt.at(1)
     attempt.end("interrupted", 2)

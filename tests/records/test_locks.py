@@ -21,6 +21,8 @@ from attnlab.records import locks
 from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_held, prove
 from tests.records.own_code import environment
 
+DIED = {"pid": 1, "host": "a", "start": "2026-01-01T00:00:00Z"}
+"""The record of a process on another machine."""
 HOLDER = """
 import sys, time
 from attnlab.records.locks import RunLock
@@ -76,8 +78,7 @@ def test_lock_in_an_impossible_place(tmp_path: Path) -> None:
         RunLock(tmp_path / "file")
 
 
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on this is another machine, and none sees the `flock` of the others."""
     monkeypatch.setattr(fcntl, "flock", lambda *arguments: None)
     monkeypatch.setattr(socket, "gethostname", lambda: "b")
@@ -85,12 +86,12 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lock_that_another_machine_does_not_see_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever comes second gives way, and says who has it."""
     with RunLock(tmp_path) as first:
         who = holder(tmp_path)
-        request.getfixturevalue("elsewhere")
+        be_elsewhere(monkeypatch)
         for take in (RunLock, prove):
             threading.Timer(0.2, first.answer).start()  # which its own watch does every 2 s
             with pytest.raises(Unlocked) as error:
@@ -109,8 +110,7 @@ def test_what_has_died_on_another_machine_does_not_answer(
 ) -> None:
     """Earlier versions wrote no nonce, and cannot answer: nothing is waited for."""
     monkeypatch.setattr(locks, "ANSWER", 0.2 if record else 1e9)
-    died = {"pid": 1, "host": "a", "start": "2026-01-01T00:00:00Z", **record}
-    (tmp_path / ".lock").write_text(json.dumps(died))
+    (tmp_path / ".lock").write_text(json.dumps({**DIED, **record}))
     with RunLock(tmp_path):
         assert f"pid {os.getpid()} on {socket.gethostname()}" in holder(tmp_path)
 
@@ -119,27 +119,24 @@ def test_several_locks_wait_for_an_answer_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "ANSWER", 0.5)
-    died = {"pid": 1, "host": "a", "start": "2026-01-01T00:00:00Z", "nonce": "1"}
     folders = [tmp_path / str(number) for number in range(8)]
     for folder in folders:
         folder.mkdir()
-        (folder / ".lock").write_text(json.dumps(died))
+        (folder / ".lock").write_text(json.dumps({**DIED, "nonce": "1"}))
     began = time.monotonic()
-    locks_taken = [RunLock(folder, later=True) for folder in folders]
-    for lock in locks_taken:
+    taken = [RunLock(folder, later=True) for folder in folders]
+    for lock in taken:
         lock.prove()
     assert 0.5 <= time.monotonic() - began < 3.0
-    for lock in locks_taken:
+    for lock in taken:
         lock.release()
 
 
 def test_one_of_two_that_train_ends(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    elsewhere: None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first machine was asleep while the second one waited for its answer."""
+    be_elsewhere(monkeypatch)
     monkeypatch.setattr(locks, "ANSWER", 0.0)
     monkeypatch.setattr(locks, "_watch", lambda: None)
     monkeypatch.setattr(locks, "_watched", set())

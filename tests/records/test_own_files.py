@@ -46,9 +46,8 @@ def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> N
 
 def test_a_component_that_a_package_hands_on(folder: Path) -> None:
     """Its name is no word of the package's own text."""
-    write(folder, {"own_kit/__init__.py": "from .impl import *\n"})
-    write(folder, {"own_kit/impl.py": "class Task:\n    pass\n"})
-    name = "own_kit:Task"
+    name, impl = "own_kit:Task", {"own_kit/impl.py": "class Task:\n    pass\n"}
+    write(folder, {"own_kit/__init__.py": "from .impl import *\n", **impl})
     for config in ({"task": name}, {"system": {"name": name}}, {"optimizer": name}):
         assert list(provenance.code(config).modules) == ["own_kit", "own_kit.impl"]
 

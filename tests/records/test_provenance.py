@@ -11,8 +11,6 @@ from attnlab.records import provenance
 from attnlab.records.provenance import Changed, Code
 from tests.records.own_code import CONFIG, FILES, write
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def record(config: Any = CONFIG, **files: Path | None) -> provenance.Record:
     """As a manifest gives it back."""
@@ -37,18 +35,18 @@ def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Pat
     assert [change.module for change in changes(whole, part) if not change.now] == ["own_top"]
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "words"),
-    [
-        ("own_top.py", None, "own_top.py is gone"),
-        ("own_aid.py", "import own_top\n", "own_aid.py has changed"),
-        ("own_pack/inner/far.py", "FAR = 2\n", "far.py has changed"),
-        ("own_pack/inner/near.py", None, "near.py is gone"),
-        ("own_pack/stranger.py", "X = 2\n", None),
-        ("own_entry.py", "class Entry:\r\n    pass\r\n", None),
-        ("own_spare.py", "class Absent:\n    pass\n", "own_spare.py is new"),
-    ],
-)
+EDITS = [
+    ("own_top.py", None, "own_top.py is gone"),
+    ("own_aid.py", "import own_top\n", "own_aid.py has changed"),
+    ("own_pack/inner/far.py", "FAR = 2\n", "far.py has changed"),
+    ("own_pack/inner/near.py", None, "near.py is gone"),
+    ("own_pack/stranger.py", "X = 2\n", None),
+    ("own_entry.py", "class Entry:\r\n    pass\r\n", None),
+    ("own_spare.py", "class Absent:\n    pass\n", "own_spare.py is new"),
+]
+
+
+@pytest.mark.parametrize(("file", "text", "words"), EDITS)
 def test_what_counts_as_changed(
     file: str, text: str | None, words: str | None, folder: Path, tmp_path: Path
 ) -> None:
@@ -76,16 +74,14 @@ def test_what_to_do_where_a_module_is_not_imported_any_more(
     """A file that is there is not gone."""
     before = record()
     (folder / "own_aid.py").write_text("import own_top\n")
-    expected = (
-        r"own_later\.py is no longer imported.*; put that back, or accept it with"
-        r" --accept-changed-code$"
+    words = (
+        r"own_later\.py is no longer imported.*; put that back, or accept it with --accept-changed"
     )
-    with pytest.raises(Changed, match=expected):
+    with pytest.raises(Changed, match=words):
         provenance.check(before, provenance.code(CONFIG), tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(folder)])
     words = (
-        r"own_top\.py cannot be imported from here.*; change to its folder or add it to PYTHONPATH,"
-        r" or accept"
+        r"own_top\.py cannot be imported from here.*; change to its folder or add it to PYTHONPATH"
     )
     with pytest.raises(Changed, match=words):
         provenance.check(before, provenance.code(CONFIG), tmp_path)
@@ -116,13 +112,7 @@ def test_a_link_is_kept_as_a_file_and_said(folder: Path, tmp_path: Path) -> None
 def test_the_config_file_and_what_it_imports_are_kept_but_do_not_decide(
     folder: Path, tmp_path: Path
 ) -> None:
-    write(
-        folder,
-        {
-            "settings.py": "'''Mine.'''\nimport own_spare\nimport attnlab.config\n",
-            "own_spare.py": "PEAK = 1\n",
-        },
-    )
+    write(folder, {"settings.py": "'''Mine.'''\nimport own_spare\nimport attnlab.config\n"})
     before = record(CONFIG, config_file=folder / "settings.py", experiment_file=None)
     assert {*before["files"]} == {"config-file/settings.py", "config-file/own_spare.py"}
     assert "own_spare" not in before["modules"]

@@ -19,9 +19,8 @@ def run(workdir: Path, start: int, stop: int, rewind: bool = False) -> None:
     if rewind:
         metrics.rewind(start or None)
     for step in range(start + 1, stop + 1):
-        metrics.write(
-            step, "train", {"loss": np.float32(1) / np.float32(step), "tokens": np.int64(step)}
-        )
+        values = {"loss": np.float32(1) / np.float32(step), "tokens": np.int64(step)}
+        metrics.write(step, "train", values)
         if step % 3 == 0:
             metrics.write(step, "valid", {"zeta": 1 / step, "alpha": math.pi**step})
     metrics.close()
@@ -39,9 +38,8 @@ def test_rewound_stream_equals_the_uninterrupted_one(restored: int, tmp_path: Pa
     with open(tmp_path / "killed" / "metrics.jsonl", "ab") as file:
         file.write(b'{"step": 11, "split": "tra')
     run(tmp_path / "killed", restored, 12, rewind=True)
-    assert (tmp_path / "killed" / "metrics.jsonl").read_bytes() == (
-        tmp_path / "whole" / "metrics.jsonl"
-    ).read_bytes()
+    killed, whole = (tmp_path / name / "metrics.jsonl" for name in ("killed", "whole"))
+    assert killed.read_bytes() == whole.read_bytes()
 
 
 def test_records_keep_order_and_bits(tmp_path: Path) -> None:
@@ -55,10 +53,8 @@ def test_records_keep_order_and_bits(tmp_path: Path) -> None:
     metrics.close()
     (record,) = read_records(tmp_path / "metrics.jsonl")
     assert list(record) == ["step", "split", *values]
-    assert record["z"] == 0.1 + 0.2 and record["a"] == float(np.float32(0.1))
-    assert record["tiny"] == 5e-324
-    assert math.isnan(record["bad"]) and record["worse"] == -math.inf
-    assert record["text"] == "ü\u2028"
+    assert math.isnan(record.pop("bad")) and record["a"] == float(np.float32(0.1))
+    assert all(record[name] == values[name] for name in ("z", "tiny", "worse", "text"))
 
 
 def test_metrics_hold_no_time_and_timing_does(tmp_path: Path) -> None:
@@ -87,9 +83,10 @@ def test_rewind_without_change_leaves_the_file_alone(tmp_path: Path) -> None:
     assert metrics.path.stat().st_ino == before
 
 
-@pytest.mark.parametrize(
-    "line", [b"garbage\n", b'{"split": "train"}\n', b"[1]\n", b"\x00\x00\n", b"\xff\n"]
-)
+WRONG = [b"garbage\n", b'{"split": "train"}\n', b"[1]\n", b"\x00\x00\n", b"\xff\n"]
+
+
+@pytest.mark.parametrize("line", WRONG)
 def test_damaged_line_in_the_middle_is_named(line: bytes, tmp_path: Path) -> None:
     """Only the last line may be torn: elsewhere the file and line number are told and nothing is
     dropped.
@@ -119,11 +116,9 @@ def test_events_follow_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_launcher_side_does_not_import_jax_or_numpy() -> None:
     """Reading status and records costs no second of imports and takes no device."""
-    code = (
-        "import sys, attnlab.records.attempts; print(sorted({'jax', 'numpy', 'tensorboardX',"
-        " 'orbax'} & set(sys.modules)))"
-    )
-    assert printed(code) == "[]\n"
+    names = {"jax", "numpy", "tensorboardX", "orbax"}
+    code = f"import sys, attnlab.records.attempts; print({names} & {{*sys.modules}})"
+    assert printed(code) == "set()\n"
 
 
 @pytest.mark.quick

@@ -21,10 +21,8 @@ def read_events(folder: Path) -> list[Any]:
     content, events = file.read_bytes(), []
     while content:
         (length,), (check,) = struct.unpack("<Q", content[:8]), struct.unpack("<I", content[8:12])
-        data, (data_check,) = (
-            content[12 : 12 + length],
-            struct.unpack("<I", content[12 + length : 16 + length]),
-        )
+        data = content[12 : 12 + length]
+        (data_check,) = struct.unpack("<I", content[12 + length : 16 + length])
         assert check == masked_crc32c(content[:8]) and data_check == masked_crc32c(data)
         assert len(data) == length
         events.append(Event.FromString(data))
@@ -41,10 +39,8 @@ def test_scalars_are_in_the_file_at_once(tmp_path: Path) -> None:
     events.write(4, "valid", {"loss": math.nan})
     head, first, second = read_events(events.folder)
     assert head.file_version == "brain.Event:2"
-    assert first.step == 3 and {value.tag: value.simple_value for value in first.summary.value} == {
-        "train/loss": pytest.approx(0.1),
-        "train/count": 7,
-    }
+    values = {value.tag: value.simple_value for value in first.summary.value}
+    assert first.step == 3 and values == {"train/loss": pytest.approx(0.1), "train/count": 7}
     assert second.step == 4 and second.summary.value[0].tag == "valid/loss"
     assert math.isnan(second.summary.value[0].simple_value)
     events.close()

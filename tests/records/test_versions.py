@@ -15,24 +15,20 @@ from tests.experiments.synthetic import edit, sweep
 ROOT = Path(__file__).resolve().parents[2]
 
 
-HEADS = pytest.mark.parametrize(
-    ("head", "file"), [(Manifest, "manifest.json"), (Plan, "plan.json")]
-)
+HEADS = pytest.mark.parametrize("head", [Manifest, Plan])
 
 
-def written(directory: Path, file: str, **fields: object) -> Path:
+def written(directory: Path, head: Any, **fields: object) -> Path:
     """The head of a record of version 1 with other fields."""
-    (path,) = sweep(directory, {"a": (0.9,)}).rglob(file)
+    (path,) = sweep(directory, {"a": (0.9,)}).rglob(f"{head.__name__.lower()}.json")
     edit(path, **fields)
     return path
 
 
 @pytest.mark.quick
 @HEADS
-def test_a_record_without_a_version_is_of_the_first_and_stays_of_its_own(
-    head: Any, file: str, tmp_path: Path
-) -> None:
-    path = written(tmp_path, file)
+def test_a_record_without_a_version_is_of_the_first_and_stays_so(head: Any, tmp_path: Path) -> None:
+    path = written(tmp_path, head)
     path.write_text(path.read_text().replace('"version": 1,', ""))
     for version in (1, 2):
         actual = head.read(path.parent)
@@ -44,10 +40,9 @@ def test_a_record_without_a_version_is_of_the_first_and_stays_of_its_own(
 
 @HEADS
 @pytest.mark.parametrize("version", [0, 3, "2"])
-def test_another_version_is_refused_whatever_else_is_there(
-    version: object, head: Any, file: str, tmp_path: Path
-) -> None:
-    path = written(tmp_path, file, version=version, unknown=1)
+def test_another_version_is_refused(version: object, head: Any, tmp_path: Path) -> None:
+    """Whatever else is there."""
+    path = written(tmp_path, head, version=version, unknown=1)
     words = f"is of version {version}, and this attnlab reads 1 to 2: use the attnlab that wrote it"
     with pytest.raises(UserError, match="is damaged" if version == "2" else words):
         head.read(path.parent)

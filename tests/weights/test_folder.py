@@ -32,9 +32,8 @@ def rewritten(folder: Path, tensors: dict[str, np.ndarray]) -> None:
 def test_shards_are_read_as_one_file_is(tmp_path: Path) -> None:
     whole = models.folder("llama", tmp_path / "whole")
     params = wanted("llama", whole)
-    parts = folders.write(
-        tmp_path / "parts", folders.settings(whole), models.tensors("llama"), shard=30_000
-    )
+    settings, tensors = folders.settings(whole), models.tensors("llama")
+    parts = folders.write(tmp_path / "parts", settings, tensors, shard=30_000)
     assert len(parts) > 4 and parts[0].name.startswith("model-00001-of-0000")
     one = flat(weights.parameters(parts[0].parent, params))
     other = flat(weights.parameters(whole, params))
@@ -84,10 +83,8 @@ def test_missing_extra_and_misshapen_tensors_are_named(tmp_path: Path) -> None:
         with pytest.raises(UserError) as error:
             used(folder, params)
         line = str(error.value)
-        assert (
-            "4 missing: model.layers.0.mlp.up_proj.weight, model.layers.1.mlp.up_proj.weight,"
-            " model.layers.2.mlp.up_proj.weight and 1 more" in line
-        )
+        three = ", ".join(f"model.layers.{number}.mlp.up_proj.weight" for number in range(3))
+        assert f"4 missing: {three} and 1 more" in line
         assert "1 that the config does not have: model.layers.7.mlp.up_proj.weight" in line
         assert "1 of another shape: lm_head.weight [100, 36] instead of [101, 36]" in line
 
@@ -145,19 +142,19 @@ def test_an_index_that_does_not_fit(tmp_path: Path) -> None:
             folders.files(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (np.int8, "ln_f.weight has numbers of type I8; weights are F32, F16, BF16, F64"),
-        (np.int64, "numbers of type I64"),
-        (np.bool_, "numbers of type BOOL"),
-        ("F8_E4M3", "numbers of type F8_E4M3"),
-        (np.float64, ""),
-        (np.nan, "ln_f.weight has NaN or infinity among its numbers"),
-        (-np.inf, "ln_f.weight has NaN or infinity among its numbers"),
-        (1e300, "ln_f.weight has numbers that float32 cannot hold"),
-    ],
-)
+NUMBERS = [
+    (np.int8, "ln_f.weight has numbers of type I8; weights are F32, F16, BF16, F64"),
+    (np.int64, "numbers of type I64"),
+    (np.bool_, "numbers of type BOOL"),
+    ("F8_E4M3", "numbers of type F8_E4M3"),
+    (np.float64, ""),
+    (np.nan, "ln_f.weight has NaN or infinity among its numbers"),
+    (-np.inf, "ln_f.weight has NaN or infinity among its numbers"),
+    (1e300, "ln_f.weight has numbers that float32 cannot hold"),
+]
+
+
+@pytest.mark.parametrize(("kind", "words"), NUMBERS)
 def test_numbers_that_are_no_weights(kind: Any, words: str, tmp_path: Path) -> None:
     """By every way in; a type that NumPy lacks, too."""
     folder = models.folder("gpt2", tmp_path)
@@ -191,9 +188,8 @@ def named_as(folder: Path, name: str, kind: str) -> None:
 def test_two_truths_are_one_too_many(tmp_path: Path) -> None:
     """A file beside other files with an index; a tensor in two of these; an adapter."""
     whole = models.folder("llama", tmp_path / "whole")
-    folder = folders.write(
-        tmp_path / "parts", folders.settings(whole), models.tensors("llama"), shard=30_000
-    )[0].parent
+    folder, settings = tmp_path / "parts", folders.settings(whole)
+    folders.write(folder, settings, models.tensors("llama"), shard=30_000)
     first, second = sorted(folder.glob("model-*"))[:2]
     save_file({**load_file(first), "model.norm.weight": np.ones(36, np.float32)}, first)
     with pytest.raises(UserError, match=r"has model\.norm\.weight, which .* has too"):
@@ -222,11 +218,9 @@ def test_half_precision_that_overflows_is_not_written(tmp_path: Path) -> None:
         names.write(params, np.float32)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "pairs/bart", "encoders/bert_masked"])
-def test_a_run_of_a_model_that_writes_has_no_data_until_some_is_named(
-    name: str, tmp_path: Path
-) -> None:
-    assert weights.run_config(models.folder(name, tmp_path))["data"] == "none"
+def test_a_run_of_a_model_that_writes_has_no_data_until_some_is_named(tmp_path: Path) -> None:
+    for name in ("gpt2", "llama", "pairs/bart", "encoders/bert_masked"):
+        assert weights.run_config(models.folder(name, tmp_path / name))["data"] == "none"
 
 
 WRONG: tuple[Any, ...] = ([], ["gpt2"], {}, {"a": 1}, "x", 3, -1, 0, 0.5, True, 10**12, [[1], 2])
@@ -249,56 +243,56 @@ def test_a_value_of_another_kind_is_one_line(name: str) -> None:
             try:
                 module = weights.family(weights.kind_of(read.content, read.where))
                 module.system(read)
-                getattr(module, "run", lambda _: None)(read)
+                for part in ("run", "pictures"):
+                    getattr(module, part, lambda _: None)(read)
                 read.labels()
             except UserError as error:
                 assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("gpt2", {"model_type": ["gpt2"]}, r"model_type=\['gpt2'\]; known are: gpt2"),
-        ("encoders/bert_texts", {"id2label": 3}, "id2label=3; expected names by number"),
-        ("encoders/bert_texts", {"id2label": {"0": "a", "2": "b"}}, "names by number, from 0 on"),
-        ("encoders/bert_texts", {"id2label": {"0": "a", "1": "a"}}, "a list of different names"),
-        ("encoders/bert_texts", {"problem_type": "regression"}, "problem_type='regression' is not"),
-        ("encoders/bert_texts", {"architectures": [["x"]]}, "architectures=.* known are"),
-        ("images/vit", {"image_size": [6.5, 9]}, "image_size=6.5; expected a whole number"),
-        ("images/vit", {"problem_type": "multi_label_classification"}, "is not computed here"),
-        ("gpt2", {"n_layer": 10**9}, "n_layer=1000000000; expected at most 4,096"),
-        ("gpt2", {"n_embd": 10**12}, "n_embd=1000000000000; expected at most"),
-        ("gpt2", {"layer_norm_epsilon": -1}, "layer_norm_epsilon=-1.0; expected a number from 0"),
-        ("llama", {"quantization_config": {"bits": 4}}, "quantization_config says that the weigh"),
-        ("llama", {"final_logit_softcapping": 3.0}, "softcapping=3.0; expected null"),
-        ("gemma3", {"attn_logit_softcapping": 50.0}, "softcapping=50.0; expected null, for trans"),
-        ("pairs/bart", {"encoder_layerdrop": 0.1}, "encoder_layerdrop=0.1 is not computed here"),
-        ("gpt2", {"n_embd": "12"}, "n_embd='12'; expected a whole number"),
-        ("gpt2", {"activation_function": "gelu_new2"}, "did you mean 'gelu_new'"),
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not computed here"),
-        ("llama", {"hidden_size": None}, "lacks 'hidden_size'"),
-        ("llama", {"rope_parameters": {"rope_type": "dynamic"}}, "rope_type='dynamic'; choose"),
-        ("llama", {"rope_parameters": [1]}, "rope_parameters=.* expected an object"),
-        ("gemma2", {"layer_types": ["full_attention"]}, "expected 3 of full_attention"),
-        ("gemma2", {"layer_types": 3}, "expected 3 of full_attention"),
-        ("gemma2", {"layer_types": [["full_attention"]] * 3}, "expected 3 of full_attention"),
-        ("llama", {"num_attention_heads": 0}, "num_attention_heads=0; expected at least 1"),
-        ("gpt2", {"n_layer": -1}, "n_layer=-1; expected at least 1"),
-        ("gemma2", {"layer_types": None, "sliding_window_pattern": 0}, "expected at least 1"),
-        ("encoders/bert_masked", {"architectures": ["Bert"]}, "known are: BertForMaskedLM"),
-        ("encoders/bert_masked", {"is_decoder": True}, "is_decoder=True is not computed here"),
-        ("encoders/bert_masked", {"position_embedding_type": "relative_key"}, "='relative_key'"),
-        ("encoders/bert_masked", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
-        ("pairs/t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
-        ("pairs/bart", {"decoder_ffn_dim": 50}, "encoder_ffn_dim=51 and decoder_ffn_dim=50"),
-        ("pairs/bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not computed"),
-        ("images/vit", {"architectures": ["ViTModel"]}, "known is ViTForImageClassification"),
-        ("images/vit", {"image_size": 7}, "patch_size=3 does not divide image_size=7 x 7"),
-        ("images/vit", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
-        ("images/resnet18", {"architecture": "resnet18d"}, "architecture='resnet18d'; known"),
-        ("images/resnet18", {"model_args": {"act_layer": "silu"}}, "model_args=.* not known"),
-    ],
-)
+ASKED = [
+    ("gpt2", {"model_type": ["gpt2"]}, r"model_type=\['gpt2'\]; known are: gpt2"),
+    ("encoders/bert_texts", {"id2label": 3}, "id2label=3; expected names by number"),
+    ("encoders/bert_texts", {"id2label": {"0": "a", "2": "b"}}, "names by number, from 0 on"),
+    ("encoders/bert_texts", {"id2label": {"0": "a", "1": "a"}}, "a list of different names"),
+    ("encoders/bert_texts", {"problem_type": "regression"}, "problem_type='regression' is not"),
+    ("encoders/bert_texts", {"architectures": [["x"]]}, "architectures=.* known are"),
+    ("images/vit", {"image_size": [6.5, 9]}, "image_size=6.5; expected a whole number"),
+    ("images/vit", {"problem_type": "multi_label_classification"}, "is not computed here"),
+    ("gpt2", {"n_layer": 10**9}, "n_layer=1000000000; expected at most 4,096"),
+    ("gpt2", {"n_embd": 10**12}, "n_embd=1000000000000; expected at most"),
+    ("gpt2", {"layer_norm_epsilon": -1}, "layer_norm_epsilon=-1.0; expected a number from 0"),
+    ("llama", {"quantization_config": {"bits": 4}}, "quantization_config says that the weigh"),
+    ("llama", {"final_logit_softcapping": 3.0}, "softcapping=3.0; expected null"),
+    ("gemma3", {"attn_logit_softcapping": 50.0}, "softcapping=50.0; expected null, for trans"),
+    ("pairs/bart", {"encoder_layerdrop": 0.1}, "encoder_layerdrop=0.1 is not computed here"),
+    ("gpt2", {"n_embd": "12"}, "n_embd='12'; expected a whole number"),
+    ("gpt2", {"activation_function": "gelu_new2"}, "did you mean 'gelu_new'"),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not computed here"),
+    ("llama", {"hidden_size": None}, "lacks 'hidden_size'"),
+    ("llama", {"rope_parameters": {"rope_type": "dynamic"}}, "rope_type='dynamic'; choose"),
+    ("llama", {"rope_parameters": [1]}, "rope_parameters=.* expected an object"),
+    ("gemma2", {"layer_types": ["full_attention"]}, "expected 3 of full_attention"),
+    ("gemma2", {"layer_types": [["full_attention"]] * 3}, "expected 3 of full_attention"),
+    ("llama", {"num_attention_heads": 0}, "num_attention_heads=0; expected at least 1"),
+    ("gpt2", {"n_layer": -1}, "n_layer=-1; expected at least 1"),
+    ("gemma2", {"layer_types": None, "sliding_window_pattern": 0}, "expected at least 1"),
+    ("encoders/bert_masked", {"architectures": ["Bert"]}, "known are: BertForMaskedLM"),
+    ("encoders/bert_masked", {"is_decoder": True}, "is_decoder=True is not computed here"),
+    ("encoders/bert_masked", {"position_embedding_type": "relative_key"}, "='relative_key'"),
+    ("encoders/bert_masked", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
+    ("pairs/t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
+    ("pairs/bart", {"decoder_ffn_dim": 50}, "encoder_ffn_dim=51 and decoder_ffn_dim=50"),
+    ("pairs/bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not computed"),
+    ("images/vit", {"architectures": ["ViTModel"]}, "known is ViTForImageClassification"),
+    ("images/vit", {"image_size": 7}, "patch_size=3 does not divide image_size=7 x 7"),
+    ("images/vit", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
+    ("images/resnet18", {"architecture": "resnet18d"}, "architecture='resnet18d'; known"),
+    ("images/resnet18", {"model_args": {"act_layer": "silu"}}, "model_args=.* not known"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "message"), ASKED)
 def test_a_config_that_asks_for_something_else(
     name: str, changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
@@ -314,20 +308,18 @@ def test_a_key_that_is_not_there_is_what_its_family_takes() -> None:
     content = models.described("gemma2")["config"]
     content = {key: one for key, one in content.items() if key not in (key_heads, cap)}
 
-    def found(**changes: Any) -> Any:
-        return weights.family("gemma2").system(ForeignConfig({**content, **changes}, "it"))[
-            "attention"
-        ]
-
-    assert (found()["key_heads"], found()["score"]["cap"]) == (4, 50.0)
-    nulls = found(**{key_heads: None, cap: None})
+    system = weights.family("gemma2").system
+    usual, nulls = (
+        system(ForeignConfig({**content, **changes}, "it"))["attention"]
+        for changes in ({}, {key_heads: None, cap: None})
+    )
+    assert (usual["key_heads"], usual["score"]["cap"]) == (4, 50.0)
     assert (nulls["key_heads"], nulls["score"]["name"]) == (nulls["heads"], "scaled_dot")
 
 
 def test_a_soft_cap_is_not_written_for_a_type_that_passes_over_it() -> None:
-    node = weights.family("gemma3_text").system(
-        ForeignConfig(models.described("gemma3")["config"], "it")
-    )
+    content = ForeignConfig(models.described("gemma3")["config"], "it")
+    node = weights.family("gemma3_text").system(content)
     capped = {"name": "soft_capped", "cap": 50.0}
     for one in ("one", "other"):
         part = node["attention"][one]
@@ -363,5 +355,4 @@ def test_layers_with_a_window_by_old_keys(tmp_path: Path) -> None:
 
 def test_trees_and_paths() -> None:
     tree = {"a": {"b": {"c": 1}, "d": 2}, "e": 3}
-    assert flat(tree) == {"a/b/c": 1, "a/d": 2, "e": 3}
-    assert nested(flat(tree)) == tree
+    assert flat(tree) == {"a/b/c": 1, "a/d": 2, "e": 3} and nested(flat(tree)) == tree

@@ -16,38 +16,26 @@ from tests.weights import models
 GREEDY = {"method": "greedy", "n_best": 1, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
 SAMPLE = {**GREEDY, "method": "sample", "top_k": 50, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
 BEAM = {**GREEDY, "method": "beam", "beam": 4, "length_penalty": 1.0, "length_offset": 0}
+FILTERS = {"temperature": 0.6, "top_k": 0, "top_p": 0.9, "min_p": 0.1}
+NINE = {"max_ratio": 0.0, "max_extra": 9}
 PAIRS = "pairs/bart"
+ENDS = {"min_length": 3, "forced_eos_token_id": 2, "num_beams": 4}
 TAKEN: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("gpt2", {"eos_token_id": [0, 1]}, GREEDY),
     ("gpt2", {"do_sample": True}, SAMPLE),
-    (
-        "gpt2",
-        {"do_sample": True, "temperature": 0.6, "top_k": 0, "top_p": 0.9, "min_p": 0.1},
-        {**SAMPLE, "temperature": 0.6, "top_k": 0, "top_p": 0.9, "min_p": 0.1},
-    ),
+    ("gpt2", {"do_sample": True, **FILTERS}, {**SAMPLE, **FILTERS}),
     ("gpt2", {"temperature": 0.6, "top_k": 5}, GREEDY),
     ("gpt2", {"num_beams": 4, "early_stopping": True}, BEAM),
-    (
-        "gpt2",
-        {"num_beams": 4, "length_penalty": 2.0, "num_return_sequences": 2},
-        {**BEAM, "length_penalty": 2.0, "n_best": 2},
-    ),
+    ("gpt2", {"num_beams": 4, "length_penalty": 2.0}, {**BEAM, "length_penalty": 2.0}),
+    ("gpt2", {"num_beams": 4, "num_return_sequences": 2}, {**BEAM, "n_best": 2}),
     ("gpt2", {"repetition_penalty": 1.2}, {**GREEDY, "repetition_penalty": 1.2}),
     ("gpt2", {"no_repeat_ngram_size": 3}, {**GREEDY, "no_repeat_ngram": 3}),
     ("gpt2", {"stop_strings": "end"}, {**GREEDY, "stop": ("end",)}),
     ("gpt2", {"stop_strings": ["a", "b"]}, {**GREEDY, "stop": ("a", "b")}),
     ("gpt2", {"max_length": 4096}, GREEDY),
-    (
-        "gpt2",
-        {"max_new_tokens": 9, "min_new_tokens": 2},
-        {**GREEDY, "max_ratio": 0.0, "max_extra": 9, "min_length": 2},
-    ),
-    (
-        PAIRS,
-        {"max_length": 10, "min_length": 3, "forced_eos_token_id": 2, "num_beams": 4},
-        {**BEAM, "max_ratio": 0.0, "max_extra": 8, "min_length": 2},
-    ),
-    (PAIRS, {"max_length": 10}, {**GREEDY, "max_ratio": 0.0, "max_extra": 9}),
+    ("gpt2", {"max_new_tokens": 9, "min_new_tokens": 2}, {**GREEDY, **NINE, "min_length": 2}),
+    (PAIRS, {"max_length": 11, **ENDS}, {**BEAM, **NINE, "min_length": 2}),
+    (PAIRS, {"max_length": 10}, {**GREEDY, **NINE}),
     *(("gpt2", {key: value}, GREEDY) for key, value in NEUTRAL.items()),
     *(("gpt2", {key: 1}, GREEDY) for key in SILENT.split()),
     *(("gpt2", {key: None}, GREEDY) for key in ("bad_words_ids", "suppress_tokens", "unheard_of")),

@@ -55,9 +55,8 @@ def test_what_a_folder_says_of_images(tmp_path: Path) -> None:
     assert (read.resize, read.resample) == ((256,), "bilinear")
     of = {"input_size": [3, 40, 40], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
     of |= {"crop_pct": 0.95, "interpolation": "bicubic", "tag": "a1_in1k", "license": "mit"}
-    (bare / "config.json").write_text(
-        json.dumps({"architecture": "resnet18", "pretrained_cfg": of, "label_names": list("vwxyz")})
-    )
+    content = {"architecture": "resnet18", "pretrained_cfg": of, "label_names": list("vwxyz")}
+    (bare / "config.json").write_text(json.dumps(content))
     read = weights.pictures(bare)
     assert read is not None and read.classes == tuple("vwxyz") and read.shape == (40, 40, 3)
     assert (read.resize, read.resample) == ((42,), "bicubic")
@@ -125,23 +124,22 @@ KEYS: tuple[tuple[str, Any, str], ...] = (
 
 @pytest.mark.parametrize(("key", "value", "words"), KEYS)
 def test_every_key_of_a_processor_is_taken_or_refused(key: str, value: Any, words: str) -> None:
-    of = ForeignConfig(
-        {**SIZE, key: SIZE["size"] if key == "size" and value is None else value}, "it"
-    )
+    value = SIZE["size"] if key == "size" and value is None else value
+    of = ForeignConfig({**SIZE, key: value}, "it")
     with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
         parse(of, (6, 9, 3), ("a", "b"))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("tag", "a1_in1k", ""),
-        ("crop_mode", "border", "crop_mode='border'; expected center, of squares alone, or squash"),
-        ("crop_pct", 1.5, "crop_pct=1.5"),
-        ("interpolation", "random", "interpolation='random'"),
-        ("label_offset", 1, "label_offset=1 is not computed here"),
-    ],
-)
+OF_TIMM = [
+    ("tag", "a1_in1k", ""),
+    ("crop_mode", "border", "crop_mode='border'; expected center, of squares alone, or squash"),
+    ("crop_pct", 1.5, "crop_pct=1.5"),
+    ("interpolation", "random", "interpolation='random'"),
+    ("label_offset", 1, "label_offset=1 is not computed here"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "words"), OF_TIMM)
 def test_every_key_of_timm_is_taken_or_refused(key: str, value: Any, words: str) -> None:
     with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
         assert timm_sizes(ForeignConfig({key: value}, "it"), 40, 40) == ((45,), "bilinear")

@@ -143,10 +143,8 @@ def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None
     tied = models.folder("pairs/t5", tmp_path / "tied", tie_word_embeddings=False)
     assert weights.system(tied)["share"] == "all"
     tensors = models.tensors("pairs/t5")
-    copies = dict.fromkeys(
-        ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
-        tensors["shared.weight"],
-    )
+    names = ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+    copies = dict.fromkeys(names, tensors["shared.weight"])
     save_file({**tensors, **copies}, tied / "model.safetensors", metadata={"format": "pt"})
     assert weights.system(tied)["share"] == "all"
     _, expected, _ = loaded("pairs/t5", tmp_path / "plain")
@@ -170,16 +168,13 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     """
     _, expected, _ = loaded("encoders/bert_masked", tmp_path / "new")
     tensors = models.tensors("encoders/bert_masked")
-    old = {
-        key.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
-        for key, tensor in tensors.items()
-    }
+    older = lambda key: key.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
+    old = {older(key): tensor for key, tensor in tensors.items()}
+    unread = {"bert.pooler.dense.weight": (36, 36), "bert.pooler.dense.bias": (36,)}
+    unread |= {"cls.seq_relationship.weight": (2, 36), "cls.seq_relationship.bias": (2,)}
+    old |= {key: np.zeros(shape, np.float32) for key, shape in unread.items()}
     old |= {
         "bert.embeddings.position_ids": np.arange(31)[None],
-        "bert.pooler.dense.weight": np.zeros((36, 36), np.float32),
-        "bert.pooler.dense.bias": np.zeros(36, np.float32),
-        "cls.seq_relationship.weight": np.zeros((2, 36), np.float32),
-        "cls.seq_relationship.bias": np.zeros(2, np.float32),
         "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"],
         "cls.predictions.decoder.bias": tensors["cls.predictions.bias"],
     }
@@ -191,10 +186,7 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
 
 
 def test_missing_tensors_of_a_head_are_named(tmp_path: Path) -> None:
-    folder = models.folder("encoders/bert_tokens", tmp_path)
-    config = json.loads((folder / "config.json").read_text())
-    config["architectures"] = ["BertForMaskedLM"]
-    (folder / "config.json").write_text(json.dumps(config))
+    folder = models.folder("encoders/bert_tokens", tmp_path, architectures=["BertForMaskedLM"])
     system = comparing.system_of("encoders/bert_tokens", folder)
     params = jax.eval_shape(system.init, jax.random.key(0), jnp.zeros((1, 2), jnp.int32))["params"]
     with pytest.raises(UserError, match=r"5 missing: cls\.predictions\.bias.*classifier\.bias"):

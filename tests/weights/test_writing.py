@@ -41,8 +41,5 @@ def test_what_cannot_be_said_is_named(
     node = weights.system(models.folder(name, tmp_path))
     with pytest.raises(UserError, match=message):
         config_of(with_defaults({**node, **change}), *([kind] if kind else []))
-
-
-def test_a_system_without_a_counterpart_is_named() -> None:
     with pytest.raises(UserError, match="system=lstm_lm has no counterpart"):
         config_of({"name": "lstm_lm"})

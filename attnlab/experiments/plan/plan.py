@@ -20,7 +20,7 @@ from attnlab.experiments.plan.kinds import BudgetTerms, ClaimTerms, Metric, Poin
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, Natural, fit
 from attnlab.records.locks import exclusive
-from attnlab.records.provenance import check_record
+from attnlab.records.provenance import Record
 from attnlab.records.versions import SWEEP, versioned
 from attnlab.training.pruning import Keep
 
@@ -89,7 +89,7 @@ class Plan(Asked):
     hash: str
     created: str
     candidates: tuple[Candidate, ...]
-    own_code: Mapping[str, Any] | None = None
+    own_code: Record | None = None
     looks: Natural = 1
     cores: Natural | None = None
     unmatched: bool = False
@@ -248,7 +248,6 @@ class Plan(Asked):
         try:
             plan: Plan = fit(versioned(text, SWEEP, where), cls)
             _check_names(plan)
-            check_record(plan.own_code)
         except ValueError as error:  # `Damaged` is one
             raise UserError(
                 f"{where} is damaged ({error}): put back a good copy, or use another --dir"

@@ -273,16 +273,17 @@ def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
     return next(alike, None)
 
 
-def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
+def _own_code(plan: Plan, old: Plan | None) -> provenance.Record:
     """Returns the record for `Plan.own_code`: the experiment's own files now, and each change of a
     candidate's code that has been accepted so far.
     """
-    accepted = list((old.own_code or {}).get("accepted", ())) if old else []
+    accepted = [*provenance.accepted_changes(old.own_code)] if old else []
     now = {candidate.id: candidate.code for candidate in plan.candidates}
     for earlier in old.candidates if old else ():
         code = now.get(earlier.id)
         if code and earlier.code != code:
-            accepted.append(provenance.edit(earlier.code or {}, code) | {"candidate": earlier.id})
+            edit = provenance.edit(earlier.code or {}, code)
+            accepted.append({**edit, "candidate": earlier.id})
     return {**growth.own_files(plan).record(), "accepted": accepted}
 
 

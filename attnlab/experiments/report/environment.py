@@ -100,7 +100,7 @@ def _facts(manifest: Manifest) -> dict[str, str]:
             f"{change['was'] or 'none'!s:.12} until step {word['step']}, then"
             f" {own_code.get(f'{_OWN}{name}', 'none')}"
         )
-        for word in (manifest.own_code or {}).get("accepted", ())
+        for word in provenance.accepted_changes(manifest.own_code)
         for name, change in word["changed"].items()
     }
     read = {f"{split} data": str(digest)[:12] for split, digest in manifest.data.items()}

@@ -13,6 +13,7 @@ from attnlab.experiments.report.environment import Environment, version
 from attnlab.experiments.report.equality import differing, other_scale, other_test_data
 from attnlab.experiments.report.misfits import of_sweep
 from attnlab.records.measures import is_finite
+from attnlab.records.provenance import accepted_changes
 
 
 class Warned(NamedTuple):
@@ -157,7 +158,7 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
         scored = "The test split was scored by another version of the code than trained"
         yield f"{scored}: {several(others)}."
     for record in reported:
-        for word in ((record.manifest and record.manifest.own_code) or {}).get("accepted", ()):
+        for word in accepted_changes(record.manifest.own_code if record.manifest else None):
             when = f"{several(list(word['changed']))}, after step {word['step'] or 0}"
             about = f"was trained ({when}), which was accepted"
             yield f"The user's own code changed while {_name(record)} {about}."
