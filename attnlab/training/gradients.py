@@ -40,7 +40,7 @@ def idle_paths(loss: Callable[..., jax.Array], params: Params, *arguments: Tree)
       params, arguments: arrays, or their shapes.
     """
     program = jax.make_jaxpr(jax.grad(loss))(params, *arguments)
-    zero = _zero_results(program, [False] * len(program.in_avals))
+    zero = _certain_zeros(program, [False] * len(program.in_avals))
     paths = [
         jax.tree_util.keystr(path, simple=True, separator="/")
         for path, _ in jax.tree_util.tree_leaves_with_path(params)
@@ -48,7 +48,7 @@ def idle_paths(loss: Callable[..., jax.Array], params: Params, *arguments: Tree)
     return tuple(path for path, none in zip(paths, zero, strict=True) if none)
 
 
-def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
+def _certain_zeros(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
     """Returns a bool for each result of a program (a jaxpr, closed over constants or not), True if
     it is certainly zero, given the same bools for its `inputs`.
     """
@@ -88,14 +88,14 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     if name == "while":
         consts, body = inputs[params["cond_nconsts"] :], params["body_nconsts"]
         return _fixed_point(
-            lambda carry: _zero_results(params["body_jaxpr"], [*consts[:body], *carry]),
+            lambda carry: _certain_zeros(params["body_jaxpr"], [*consts[:body], *carry]),
             consts[body:],
         )
     if name == "cond":
         return [
             all(branch_zeros)
             for branch_zeros in zip(
-                *(_zero_results(branch, inputs[1:]) for branch in params["branches"]), strict=True
+                *(_certain_zeros(branch, inputs[1:]) for branch in params["branches"]), strict=True
             )
         ]
     inner = next(
@@ -103,7 +103,7 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     )  # jit, remat, custom derivatives
     if inner is None or len(getattr(inner, "jaxpr", inner).invars) != len(inputs):
         return [False] * several
-    return _zero_results(inner, inputs)
+    return _certain_zeros(inner, inputs)
 
 
 def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
@@ -122,7 +122,7 @@ def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     consts = len(inputs) - rows - carried
 
     def body(carry: list[bool]) -> list[bool]:
-        return _zero_results(program, [*inputs[:consts], *carry, *inputs[consts + carried :]])
+        return _certain_zeros(program, [*inputs[:consts], *carry, *inputs[consts + carried :]])
 
     carry = _fixed_point(lambda carry: body(carry)[:carried], inputs[consts : consts + carried])
     return [*carry, *body(carry)[carried:]]

@@ -14,28 +14,16 @@ Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L 
 
 from typing import Any, Literal
 
-import flax.linen as nn
 import jax
 
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.dense import Dense, Dropout, SharedOutput
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.stacked import Layer, LSTMStack, States
 from attnlab.systems.protocol import LanguageModel
-
-
-class SharedOutput(nn.Module):
-    """An output layer whose matrix is the table of embeddings [V,E]: logits = x table^T + b, b from
-    zero.
-    """
-
-    @nn.compact
-    def __call__(self, x: jax.Array, table: jax.Array) -> jax.Array:
-        """x [...,E] to [...,V]."""
-        return matmul(x, table.T) + self.param("bias", nn.initializers.zeros, (len(table),))
 
 
 class LSTMLanguageModel(LanguageModel):

@@ -130,7 +130,7 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
         y = jnp.broadcast_to(jnp.zeros_like(o), (len(x), *o.shape[1:]))
         outputs = []
         for block in self.decoder:
-            y = self._written(block, y, o, x, p, valid)
+            y = self._decoded_layer(block, y, o, x, p, valid)
             outputs.append(apply_norm(self.top_decoder, y, self.norm_mask_of_images(y, valid)))
         states = jnp.stack(outputs)
         boxes = states
@@ -150,7 +150,7 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
             )
         return apply_norm(self.top_encoder, x, norm_mask) if self.topped else x
 
-    def _written(
+    def _decoded_layer(
         self,
         block: Block,
         y: jax.Array,
