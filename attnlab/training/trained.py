@@ -252,6 +252,16 @@ class Trained:
 ALL_TRAINED = Trained()
 
 
+def leaves_by_path(tree: Tree) -> dict[str, Tree]:
+    """Returns the leaves of a tree (arrays or `jax.ShapeDtypeStruct`) by path,
+    "params/encoder/kernel", in the tree's order.
+    """
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
 def compile_pattern(pattern: str, where: str) -> re.Pattern[str]:
     """Returns the compiled regular expression; raises `UserError`, which begins with `where`, for
     an invalid one, or one that may take very long.

@@ -263,7 +263,7 @@ class Stacked(System, kw_only=True):
         key = rngs["params"] if isinstance(rngs, Mapping) else rngs
         params = variables["params"]
         places = {
-            path: self._where(path, leaf.shape)
+            path: self._describe_matrix(path, leaf.shape)
             for path, leaf in flax.traverse_util.flatten_dict(params).items()
             if is_matrix(path, leaf)
         }
@@ -271,7 +271,7 @@ class Stacked(System, kw_only=True):
         return {**variables, "params": initializer.begun(params, key, places)}
 
     @nn.nowrap
-    def _where(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
+    def _describe_matrix(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
         """Returns a `Where`, the description for initializers of the matrix at a parameter path:
         path, shape, width d, number of residual connections in its stack, heads of its attention.
         """
