@@ -149,8 +149,7 @@ def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     config = ConfigDict({"system": spec})
     complete(ConfigNode(config, "", Alone))
     validate(config, Alone)
-    result: dict[str, Any] = to_dict(config)["system"]
-    return result
+    return to_dict(config)["system"]
 
 
 def _promises(

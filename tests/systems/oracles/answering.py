@@ -11,19 +11,8 @@ import numpy as np
 from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
 from tests.layers.oracles import feed_forward
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    Vector,
-    additive,
-    affine,
-    embeddings,
-    normalised,
-    passed,
-    placed,
-    sigmoid,
-    softmax,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, affine
 from tests.systems.oracles.vision import features
 
 
@@ -62,7 +51,7 @@ def _places(params: Tree, settings: Settings, image: np.ndarray) -> list[Vector]
 
 def _read(params: Tree, words: list[Vector]) -> list[Vector]:
     """The states of a recurrent layer."""
-    return passed(params["reader"], words)[0]
+    return parts.passed(params["reader"], words)[0]
 
 
 @of_each_question
@@ -70,7 +59,7 @@ def cnn_lstm(params: Tree, settings: Settings, places: list[Vector], ids: Vector
     """Santoro et al. 2017: W_2 relu(W_1 [v ; q])."""
     flat = settings.get("pooling", "mean") == "flat"
     seen = np.concatenate(places) if flat else sum(places) / len(places)
-    both = np.concatenate([seen, _read(params, embeddings(params["embed"], ids))[-1]])
+    both = np.concatenate([seen, _read(params, parts.embeddings(params["embed"], ids))[-1]])
     hidden = np.maximum(affine(params["verdict"]["first"], both), 0)
     return affine(params["verdict"]["last"], hidden)
 
@@ -81,9 +70,9 @@ def stacked_attention(
 ) -> Vector:
     """Yang et al. 2016, equations 15 to 22."""
     seen = [np.tanh(affine(params["of_place"], place)) for place in places]
-    u = _read(params, embeddings(params["embed"], ids))[-1]
+    u = _read(params, parts.embeddings(params["embed"], ids))[-1]
     for hop in range(settings["hops"]):
-        u = u + additive(params[f"attention_{hop}"], u, seen)
+        u = u + parts.additive(params[f"attention_{hop}"], u, seen)
     return affine(params["out"], u)
 
 
@@ -94,7 +83,7 @@ def bottom_up(params: Tree, settings: Settings, places: list[Vector], ids: Vecto
     def gt(layer: Tree, x: Vector) -> Vector:
         if settings.get("activation") == "relu":
             return np.maximum(affine(layer["of_value"], x), 0)
-        return np.tanh(affine(layer["of_value"], x)) * sigmoid(affine(layer["of_gate"], x))
+        return np.tanh(affine(layer["of_value"], x)) * parts.sigmoid(affine(layer["of_gate"], x))
 
     def joint(params: Tree, place: Vector, q: Vector) -> Vector:
         if settings.get("joint") == "product":
@@ -102,11 +91,11 @@ def bottom_up(params: Tree, settings: Settings, places: list[Vector], ids: Vecto
             return of_place * np.maximum(affine(params["joint_question"], q), 0)
         return gt(params["joint_layer"], np.concatenate([place, q]))
 
-    q = _read(params, embeddings(params["embed"], ids))[-1]
+    q = _read(params, parts.embeddings(params["embed"], ids))[-1]
     if settings.get("normalised", True):
         places = [place / np.sqrt((place**2).sum()) for place in places]
     scores = np.array([params["query"] @ joint(params, place, q) for place in places])
-    seen = sum(a * place for a, place in zip(softmax(scores), places, strict=True))
+    seen = sum(a * place for a, place in zip(parts.softmax(scores), places, strict=True))
     h = gt(params["of_question"], q) * gt(params["of_image"], seen)  # type: ignore[arg-type]
     return affine(params["out"], gt(params["hidden_layer"], h))
 
@@ -130,10 +119,12 @@ def co_attention(params: Tree, settings: Settings, places: list[Vector], ids: Ve
         c = np.tanh(q @ own["affinity"]["kernel"] @ v.T)
         of_v, of_q = v @ own["of_places"]["kernel"], q @ own["of_words"]["kernel"]
         seen, said = np.tanh(of_v + c.T @ of_q), np.tanh(of_q + c @ of_v)
-        return softmax(seen @ own["image_query"]) @ v, softmax(said @ own["question_query"]) @ q
+        return parts.softmax(seen @ own["image_query"]) @ v, parts.softmax(
+            said @ own["question_query"]
+        ) @ q
 
     v = np.array([np.tanh(affine(params["of_place"], place)) for place in places])
-    levels = {"word": embeddings(params["embed"], ids)}
+    levels = {"word": parts.embeddings(params["embed"], ids)}
     levels["phrase"] = phrases(levels["word"]) if "phrases" in params else []
     levels["sentence"] = _read(params, levels["phrase"]) if "reader" in params else []
     before: list[Vector] = []
@@ -172,7 +163,7 @@ def cross_attention(params: Tree, settings: Settings, places: list[Vector], ids:
         }
         kind = part(settings, "feed_forward", "gelu_tanh")[0]
         functions["feed_forward"] = lambda y: feed_forward(kind, own["feed_forward"], y)
-        return placed(own, settings, x, functions)
+        return parts.placed(own, settings, x, functions)
 
     m = np.array([affine(params["of_place"], place) for place in places])
     m = m + params["image_positions"]["table"][: len(m)]
@@ -180,9 +171,9 @@ def cross_attention(params: Tree, settings: Settings, places: list[Vector], ids:
     grid = [(number // wide, number % wide) for number in range(len(places))]
     for number in range(settings["image_layers"]):
         m = layer(params[f"image_{number}"], m, {"self": ("image_attention", None)}, grid)
-    x = np.array(embeddings(params["embed"], np.concatenate([[1], ids])))
+    x = np.array(parts.embeddings(params["embed"], np.concatenate([[1], ids])))
     x = x + params["positions"]["table"][: len(x)]
     for number in range(settings["layers"]):
         slots = {"self": ("question_attention", None), "cross": ("cross_attention", m)}
         x = layer(params[f"question_{number}"], x, slots)
-    return affine(params["out"], normalised(params["top"], settings, x)[0])
+    return affine(params["out"], parts.normalised(params["top"], settings, x)[0])

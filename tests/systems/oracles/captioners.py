@@ -5,20 +5,8 @@ that is all zeros is padding.
 import numpy as np
 
 from tests.attention.position_oracles import sinusoid
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    Vector,
-    additive,
-    additive_scores,
-    affine,
-    cell_step,
-    embeddings,
-    mean_of,
-    of_each_row,
-    sigmoid,
-    softmax,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row
 from tests.systems.oracles.transformers import transformer
 
 
@@ -33,13 +21,13 @@ def show_attend_tell(
     places, logits = _real(regions), []
     mean = sum(places) / len(places)
     c, h = (np.tanh(affine(params[f"first_{name}"], mean)) for name in ("cell", "state"))
-    for word in embeddings(params["embed_target"], target_in):
-        scores = additive_scores(params["attention"]["score"], h, places)
-        z = places[scores.argmax()] if hard else mean_of(softmax(scores), places)
+    for word in parts.embeddings(params["embed_target"], target_in):
+        scores = parts.additive_scores(params["attention"]["score"], h, places)
+        z = places[scores.argmax()] if hard else parts.mean_of(parts.softmax(scores), places)
         if settings.get("gate", "scalar") != "none":
-            z = sigmoid(affine(params["selector"], h)) * z
+            z = parts.sigmoid(affine(params["selector"], h)) * z
         given = affine(params["of_word"], word) + z @ params["of_context"]["kernel"]
-        c, h = cell_step(params["cell"], (c, h), given)
+        c, h = parts.cell_step(params["cell"], (c, h), given)
         deep = word + affine(params["out_state"], h) + z @ params["out_context"]["kernel"]
         logits.append(affine(params["out"], np.tanh(deep)))
     return logits
@@ -54,13 +42,13 @@ def top_down(
     of_mean = sum(places) / len(places) @ params["of_mean"]["kernel"]
     nothing = np.zeros(len(params["looking_cell"]["past"]))
     looking = writing = nothing, nothing
-    for word in embeddings(params["embed_target"], target_in):
+    for word in parts.embeddings(params["embed_target"], target_in):
         given = affine(params["of_word"], word) + of_mean
         given = given + writing[1] @ params["of_writing"]["kernel"]
-        looking = cell_step(params["looking_cell"], looking, given)
-        seen = additive(params["attention"], looking[1], places)
+        looking = parts.cell_step(params["looking_cell"], looking, given)
+        seen = parts.additive(params["attention"], looking[1], places)
         given = affine(params["of_context"], seen) + looking[1] @ params["of_looking"]["kernel"]
-        writing = cell_step(params["writing_cell"], writing, given)
+        writing = parts.cell_step(params["writing_cell"], writing, given)
         logits.append(affine(params["out"], writing[1]))
     return logits
 
@@ -78,8 +66,7 @@ def captioning_transformer(
     own = {**params, "embed_source": {"embedding": table}}
     how = {**settings, "scaled_embedding": False, "share": settings.get("share", "output")}
     source = np.arange(1, len(x) + 1)
-    result: np.ndarray = transformer(own, how, source[None], target_in[None])[0]
-    return result
+    return transformer(own, how, source[None], target_in[None])[0]
 
 
 def _real(regions: np.ndarray) -> list[Vector]:

@@ -4,31 +4,19 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    Vector,
-    additive,
-    affine,
-    both_ways,
-    embeddings,
-    mean_of,
-    of_each_row,
-    of_each_token,
-    passed,
-    softmax,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row, of_each_token
 
 
 def _read(reader: Tree, text: Vector) -> tuple[list[Vector], Vector]:
     """The states [forward ; backward] of the words, and the last state of each direction side by
     side.
     """
-    words = embeddings(reader["embed"], text)
+    words = parts.embeddings(reader["embed"], text)
     if "forward" not in reader["lstm"]:  # one direction
-        states, (_, end) = passed(reader["lstm"], words)
+        states, (_, end) = parts.passed(reader["lstm"], words)
         return states, end
-    states, ends = both_ways(reader["lstm"], words)
+    states, ends = parts.both_ways(reader["lstm"], words)
     return states, np.concatenate([h for _, h in ends])
 
 
@@ -71,7 +59,7 @@ def attention_pooling(params: Tree, settings: Settings, *texts: Vector) -> Vecto
     def pooled(states: list[Vector], ends: Vector) -> Vector:
         if not states:
             return np.zeros_like(ends)
-        return additive(params["attention"], params["query"], states)
+        return parts.additive(params["attention"], params["query"], states)
 
     return _judged(params, pooled, texts)
 
@@ -110,8 +98,8 @@ def _matrix(params: Tree, text: Vector) -> tuple[list[Vector], list[Vector]]:
     if not states:
         return [np.zeros(0)] * hops.shape[1], [np.zeros_like(ends)] * hops.shape[1]
     inner = [np.tanh(state @ params["attention"]["w_hidden"]["kernel"]) for state in states]
-    weights = [softmax(scores) for scores in (inner @ hops).T]
-    return weights, [mean_of(weight, states) for weight in weights]
+    weights = [parts.softmax(scores) for scores in (inner @ hops).T]
+    return weights, [parts.mean_of(weight, states) for weight in weights]
 
 
 @of_each_token
@@ -119,5 +107,5 @@ def bilstm_tagger(params: Tree, settings: Settings, text: Vector) -> np.ndarray:
     """Numbers of every token: a layer of W x + b over the states of n layers."""
     states, _ = _read(params["reader"], text)
     for above in range(settings.get("layers", 1) - 1):
-        states, _ = both_ways(params[f"above_{above}"], states)
+        states, _ = parts.both_ways(params[f"above_{above}"], states)
     return affine(params["out"], np.array(states))

@@ -4,15 +4,8 @@ import math
 
 import numpy as np
 
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    Vector,
-    mean_of,
-    of_each_row,
-    sigmoid,
-    softmax,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, of_each_row
 
 Q = math.sqrt(0.5)
 
@@ -33,7 +26,9 @@ def convs2s(params: Tree, settings: Settings, source: Vector, target_in: Vector)
             u = _gated(layer["convolution"]["linear"], window)
             if "asks" in layer:  # a layer that looks
                 asked = (_linear(layer["asks"], u) + word) * Q
-                context = mean_of(softmax(np.array([asked @ key for key in keys])), values)
+                context = parts.mean_of(
+                    parts.softmax(np.array([asked @ key for key in keys])), values
+                )
                 u = (_linear(layer["takes"], context * m * math.sqrt(1 / m)) + u) * Q
             states.append((u + h) * Q)
     return [_linear(params["out"], _linear(params["out_decoder"], h)) for h in states]
@@ -76,4 +71,4 @@ def _gated(layer: Tree, window: list[Vector]) -> Vector:
     """The linear unit over a window, its first half times the sigmoid of its second."""
     both = _linear(layer, np.concatenate(window))
     half = len(both) // 2
-    return both[:half] * sigmoid(both[half:])
+    return both[:half] * parts.sigmoid(both[half:])

@@ -2,26 +2,15 @@
 
 import numpy as np
 
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    Vector,
-    additive_scores,
-    affine,
-    embeddings,
-    mean_of,
-    of_each_token,
-    softmax,
-    stack,
-    stacked,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_token
 
 PARTS = {"single": 1, "key_value": 2, "key_value_predict": 3}
 
 
 def _outputs(params: Tree, text: Vector) -> list[Vector]:
     """What the top LSTM puts out after each word."""
-    return stacked(stack(params["reader"]), embeddings(params["embed"], text))[0]
+    return parts.stacked(parts.stack(params["reader"]), parts.embeddings(params["embed"], text))[0]
 
 
 @of_each_token
@@ -52,15 +41,17 @@ def attention_lm(params: Tree, settings: Settings, text: Vector) -> list[Vector]
 def _star(params: Tree, kind: str, state: Vector, window: list[Vector]) -> Vector:
     """h*_t of a state and those before it."""
     count = PARTS[kind]
-    parts = np.split(state, count)
+    cut = np.split(state, count)
     # of one part, of two or of three: what asks is the first, what predicts the last
-    key, own = (parts[0], parts[-1])
+    key, own = cut[0], cut[-1]
     taken = min(1, count - 1)  # what is taken of an earlier state is its second part, if it has one
     earlier = [np.split(one, count) for one in window]
     result = np.zeros_like(own)
     if earlier:
-        scores = additive_scores(params["attention"]["score"], key, [one[0] for one in earlier])
-        result = mean_of(softmax(scores), [one[taken] for one in earlier])
+        scores = parts.additive_scores(
+            params["attention"]["score"], key, [one[0] for one in earlier]
+        )
+        result = parts.mean_of(parts.softmax(scores), [one[taken] for one in earlier])
     merge = params if kind == "single" else params["attention"]
     return np.tanh(result @ merge["of_found"]["kernel"] + own @ merge["of_own"]["kernel"])
 

@@ -2,19 +2,8 @@
 
 import numpy as np
 
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    Vector,
-    additive_scores,
-    affine,
-    embeddings,
-    mean_of,
-    of_each_row,
-    of_each_token,
-    sigmoid,
-    softmax,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row, of_each_token
 
 State = tuple[Vector, Vector]  # h and c
 
@@ -37,7 +26,7 @@ def lstmn_classifier(params: Tree, settings: Settings, text: Vector) -> Vector:
 def lstmn_pair(params: Tree, settings: Settings, source: Vector, target: Vector) -> Vector:
     """The classifier of two texts."""
     width = len(params["readers"]["encoder"]["cell"]["past"])
-    y, x = (embeddings(params["embed"], text) for text in (source, target))
+    y, x = (parts.embeddings(params["embed"], text) for text in (source, target))
     first, seen = _both(params["readers"], settings, y, x)
     both = np.concatenate([_mean([h for h, _ in first], width), _mean(seen, width)])
     return _verdict(params["verdict"], both)
@@ -48,14 +37,14 @@ def lstmn_seq2seq(
     params: Tree, settings: Settings, source: Vector, target_in: Vector
 ) -> list[Vector]:
     """The encoder-decoder."""
-    y = embeddings(params["embed_source"], source)
-    x = embeddings(params["embed_target"], target_in)
+    y = parts.embeddings(params["embed_source"], source)
+    x = parts.embeddings(params["embed_target"], target_in)
     return [affine(params["out"], z) for z in _both(params["readers"], settings, y, x)[1]]
 
 
 def _stack(params: Tree, settings: Settings, text: Vector) -> list[Vector]:
     """h of the top layer of `reader_0`, `reader_1`, ... after each word."""
-    xs, number = embeddings(params["embed"], text), 0
+    xs, number = parts.embeddings(params["embed"], text), 0
     while f"reader_{number}" in params:
         xs = [h for h, _ in _read(params[f"reader_{number}"], settings, xs)]
         number += 1
@@ -104,13 +93,13 @@ def _read(
         summary, cell = _found(layer["attention"]["score"], asks, slots, width)
         gates = affine(layer["of_input"], x) + summary @ layer["cell"]["past"]
         i, f, o, g = np.split(gates, 4)
-        c = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+        c = parts.sigmoid(f) * cell + parts.sigmoid(i) * np.tanh(g)
         if other is not None:
             fit = layer["inter_attention"]["score"]
             gamma, alpha = _found(fit, np.concatenate([x, gamma]), other, width)
             gate = affine(layer["gate_word"], x) + gamma @ layer["gate_found"]["kernel"]
-            c = c + sigmoid(gate) * alpha
-        tape.append((sigmoid(o) * np.tanh(c), c))
+            c = c + parts.sigmoid(gate) * alpha
+        tape.append((parts.sigmoid(o) * np.tanh(c), c))
     return tape[before:]
 
 
@@ -120,8 +109,8 @@ def _found(fit: Tree, asks: Vector, slots: list[State], width: int) -> State:
     """
     h, c = np.zeros(width), np.zeros(width)
     if slots:
-        weights = softmax(additive_scores(fit, asks, [one for one, _ in slots]))
-        h, c = (mean_of(weights, [slot[part] for slot in slots]) for part in (0, 1))
+        weights = parts.softmax(parts.additive_scores(fit, asks, [one for one, _ in slots]))
+        h, c = (parts.mean_of(weights, [slot[part] for slot in slots]) for part in (0, 1))
     return h, c
 
 

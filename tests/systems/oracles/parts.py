@@ -65,8 +65,7 @@ def affine(layer: Tree, x: np.ndarray) -> np.ndarray:
     """x [...,n] W + c, without c where there is none; W of an LSTM stands a level deeper."""
     kernel = layer["kernel"]
     kernel = kernel["kernel"] if isinstance(kernel, dict) else kernel
-    result: np.ndarray = x @ kernel + layer.get("bias", 0.0)
-    return result
+    return x @ kernel + layer.get("bias", 0.0)
 
 
 def sigmoid(x: Vector) -> Vector:
@@ -305,5 +304,4 @@ def _looked(
     name: str, params: Tree, fields: Any, mask: np.ndarray, causal: bool, y: np.ndarray
 ) -> np.ndarray:
     """y [T,d] through a mechanism that looks at it."""
-    out: np.ndarray = MECHANISMS[name](params, fields, y[None], y[None], mask[None], causal)[0][0]
-    return out
+    return MECHANISMS[name](params, fields, y[None], y[None], mask[None], causal)[0][0]

@@ -4,26 +4,8 @@ import math
 
 import numpy as np
 
-from tests.systems.oracles.parts import (
-    Settings,
-    State,
-    Tree,
-    Vector,
-    additive,
-    affine,
-    both_ways,
-    cell_step,
-    embeddings,
-    layer_step,
-    mean_of,
-    no_state,
-    of_each_row,
-    passed,
-    sigmoid,
-    softmax,
-    stack,
-    stacked,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, State, Tree, Vector, affine, of_each_row
 
 
 @of_each_row
@@ -33,8 +15,8 @@ def seq2seq(params: Tree, settings: Settings, source: Vector, target_in: Vector)
     """
     _, states = _read_stack(params, settings, source)
     logits = []
-    for word in embeddings(params["embed_target"], target_in):
-        states, top = _through(stack(params["writer"]), states, word)
+    for word in parts.embeddings(params["embed_target"], target_in):
+        states, top = _through(parts.stack(params["writer"]), states, word)
         logits.append(affine(params["out"], top))
     return logits
 
@@ -45,16 +27,16 @@ def _read_stack(
     """The outputs of the top layer, in the order of the source whatever the order of reading, and
     the last states of all layers; of two directions the forward half first.
     """
-    layers, x = stack(params["reader"]), embeddings(params["embed_source"], ids)
+    layers, x = parts.stack(params["reader"]), parts.embeddings(params["embed_source"], ids)
     if settings.get("directions", 1) == 2:
         last = []
         for layer in layers:
-            x, ends = both_ways(layer, x)
+            x, ends = parts.both_ways(layer, x)
             c, h = (np.concatenate(halves) for halves in zip(*ends, strict=True))
             last.append((c, h))
         return x, last
     way = -1 if settings.get("order", "reversed") == "reversed" else 1
-    outputs, last = stacked(layers, x[::way])
+    outputs, last = parts.stacked(layers, x[::way])
     return outputs[::way], last
 
 
@@ -64,7 +46,7 @@ def _through(layers: list[Tree], states: list[State], x: Vector) -> tuple[list[S
     """
     following = []
     for layer, state in zip(layers, states, strict=True):
-        following.append(layer_step(layer, state, x))
+        following.append(parts.layer_step(layer, state, x))
         x = following[-1][1]
     return following, x
 
@@ -75,12 +57,12 @@ def luong(params: Tree, settings: Settings, source: Vector, target_in: Vector) -
     "attention" a node of `single`.
     """
     annotations, states = _read_stack(params, settings, source)
-    layers, a, logits = stack(params["writer"]), np.zeros_like(annotations[0]), []
-    for t, word in enumerate(embeddings(params["embed_target"], target_in)):
+    layers, a, logits = parts.stack(params["writer"]), np.zeros_like(annotations[0]), []
+    for t, word in enumerate(parts.embeddings(params["embed_target"], target_in)):
         given = affine(layers[0]["of_input"], word)
         if settings.get("feeding", "input") == "input":
             given = given + a @ params["of_last"]["kernel"]
-        lowest = cell_step(layers[0]["cell"], states[0], given)
+        lowest = parts.cell_step(layers[0]["cell"], states[0], given)
         above, h = _through(layers[1:], states[1:], lowest[1])
         states = [lowest, *above]
         context = _context(params.get("attention", {}), settings["attention"], t, h, annotations)
@@ -97,17 +79,17 @@ def _context(
     alignment = settings.get("alignment", {"name": "softmax"})
     scores = np.array([_score(fit, name, h, one, s) for s, one in enumerate(annotations)])
     if alignment["name"] == "softmax":
-        return mean_of(softmax(scores), annotations)
+        return parts.mean_of(parts.softmax(scores), annotations)
     count, predicted = len(annotations), alignment["name"] == "local_p"
     place, reach = float(min(t, count - 1)), alignment["reach"]  # local_m
     if predicted:
         hidden = np.tanh(h @ params["alignment"]["w_position"]["kernel"])
-        place = count * sigmoid(hidden @ params["alignment"]["v"][:, 0])
+        place = count * parts.sigmoid(hidden @ params["alignment"]["v"][:, 0])
     window = np.array([s for s in range(count) if abs(s - int(np.floor(place))) <= reach])
-    weights = softmax(scores[window])
+    weights = parts.softmax(scores[window])
     if predicted:
         weights = weights * np.exp(-((window - place) ** 2) / (2 * (reach / 2) ** 2))
-    return mean_of(weights, [annotations[s] for s in window])
+    return parts.mean_of(weights, [annotations[s] for s in window])
 
 
 def _score(params: Tree, name: str, h: Vector, annotation: Vector, s: int) -> float:
@@ -132,18 +114,18 @@ def gnmt(params: Tree, settings: Settings, source: Vector, target_in: Vector) ->
     above = range(settings["decoder_layers"] - 1)
     layers = [params["lowest"], *(params[f"above_{number}"] for number in above)]
     if settings.get("first") != "encoder":
-        states = [no_state(layer) for layer in layers]
+        states = [parts.no_state(layer) for layer in layers]
     context, logits = np.zeros_like(annotations[0]), []
-    for word in embeddings(params["embed_target"], target_in):
+    for word in parts.embeddings(params["embed_target"], target_in):
         if asks_before:
-            context = additive(params["attention"], states[0][1], annotations)
+            context = parts.additive(params["attention"], states[0][1], annotations)
         given = affine(layers[0]["of_input"], word) + context @ params["of_context"]["kernel"]
-        following = [cell_step(layers[0]["cell"], states[0], given)]
+        following = [parts.cell_step(layers[0]["cell"], states[0], given)]
         x = following[0][1]
         if not asks_before:
-            context = additive(params["attention"], x, annotations)
+            context = parts.additive(params["attention"], x, annotations)
         for number in range(1, len(layers)):
-            state = layer_step(layers[number], states[number], np.concatenate([x, context]))
+            state = parts.layer_step(layers[number], states[number], np.concatenate([x, context]))
             following.append(state)
             x = state[1] + x if number + 1 in _summed(settings) else state[1]
         states = following
@@ -162,14 +144,14 @@ def _read_deep(
     """The annotations, and the last state of every layer, of the lowest that of its backward
     half.
     """
-    words = embeddings(params["embed_source"], ids)
+    words = parts.embeddings(params["embed_source"], ids)
     if settings.get("directions", 2) == 1:
-        x, at_first = passed(params["both_ways"], words)
+        x, at_first = parts.passed(params["both_ways"], words)
     else:
-        x, (_, at_first) = both_ways(params["both_ways"], words)
+        x, (_, at_first) = parts.both_ways(params["both_ways"], words)
     last = [at_first]
     for number in range(2, settings["encoder_layers"] + 1):
-        y, state = passed(params["reader"][f"layer_{number - 2}"], x)
+        y, state = parts.passed(params["reader"][f"layer_{number - 2}"], x)
         sums = number in _summed(settings)
         x = [one + below if sums else one for one, below in zip(y, x, strict=True)]
         last.append(state)
@@ -183,12 +165,12 @@ def rnn_encoder_decoder(
     """Cho et al. 2014, appendix A.1: the reset gate of the decoder closes the way of the context
     too.
     """
-    _, (_, end) = passed(params["reader"], embeddings(params["embed_source"], source))
+    _, (_, end) = parts.passed(params["reader"], parts.embeddings(params["embed_source"], source))
     c = np.tanh(end @ params["summary"]["kernel"])
     h, logits = np.tanh(c @ params["first_state"]["kernel"]), []
-    for word in embeddings(params["embed_target"], target_in):
+    for word in parts.embeddings(params["embed_target"], target_in):
         of_word, of_context = affine(params["of_word"], word), c @ params["of_context"]["kernel"]
-        _, h = cell_step(params["cell"], (h, h), of_word, of_context)
+        _, h = parts.cell_step(params["cell"], (h, h), of_word, of_context)
         logits.append(affine(params["out"], _maxout(_units(params, h, word, c))))
     return logits
 
@@ -212,24 +194,24 @@ def rnnsearch(params: Tree, settings: Settings, source: Vector, target_in: Vecto
     "released", the authors' code: s_{i-1} has read y_{i-1} and c_{i-1} when attention and output
     see it.
     """
-    words = embeddings(params["embed_source"], source)
+    words = parts.embeddings(params["embed_source"], source)
     if "of_input" in params["reader"]:  # one direction
-        annotations, (_, end) = passed(params["reader"], words)
+        annotations, (_, end) = parts.passed(params["reader"], words)
     else:
-        annotations, (_, (_, end)) = both_ways(params["reader"], words)
+        annotations, (_, (_, end)) = parts.both_ways(params["reader"], words)
     first = np.tanh(end @ params["first_state"]["kernel"])  # s_0 = tanh(W_s h_1 from the right)
     state = np.zeros_like(first), first  # of the GRU and the tanh RNN h alone counts
     late, context, logits = settings.get("readout") == "released", None, list[Vector]()
-    for word in embeddings(params["embed_target"], target_in):
+    for word in parts.embeddings(params["embed_target"], target_in):
         of_word = affine(params["of_word"], word)
         if late and context is not None:
             given = of_word + context @ params["of_context"]["kernel"]
-            state = cell_step(params["cell"], state, given)
+            state = parts.cell_step(params["cell"], state, given)
         previous = state
-        context = additive(params["attention"], previous[1], annotations)
+        context = parts.additive(params["attention"], previous[1], annotations)
         if not late:
             given = of_word + context @ params["of_context"]["kernel"]
-            state = cell_step(params["cell"], previous, given)
+            state = parts.cell_step(params["cell"], previous, given)
         seen = (previous if settings.get("readout") == "previous" else state)[1]
         logits.append(affine(params["out"], _maxout(_units(params, seen, word, context))))
     return logits
@@ -240,25 +222,27 @@ def cgru(params: Tree, settings: Settings, source: Vector, target_in: Vector) ->
     """Sennrich et al. 2017, section 2; the parameters of z say which share of the state is new (the
     paper's, which is old, have the other sign).
     """
-    annotations, _ = both_ways(params["reader"], embeddings(params["embed_source"], source))
+    annotations, _ = parts.both_ways(
+        params["reader"], parts.embeddings(params["embed_source"], source)
+    )
     s = np.tanh(affine(params["first_state"], sum(annotations) / len(annotations)))
     logits = []
-    for word in embeddings(params["embed_target"], target_in):
-        _, between = cell_step(params["before"], (s, s), affine(params["of_word"], word))
-        c = additive(params["attention"], between, annotations)
-        _, s = cell_step(params["after"], (between, between), affine(params["of_context"], c))
+    for word in parts.embeddings(params["embed_target"], target_in):
+        _, between = parts.cell_step(params["before"], (s, s), affine(params["of_word"], word))
+        c = parts.additive(params["attention"], between, annotations)
+        _, s = parts.cell_step(params["after"], (between, between), affine(params["of_context"], c))
         logits.append(affine(params["out"], np.tanh(_units(params, s, word, c))))
     return logits
 
 
 @of_each_row
 def rctm(params: Tree, settings: Settings, source: Vector, target_in: Vector) -> list[Vector]:
-    """Kalchbrenner, Blunsom 2013: h_t = sigmoid(R h_{t-1} + I y_t + S v), o_t = O h_t."""
-    words = embeddings(params["embed_source"], source)
+    """Kalchbrenner, Blunsom 2013: h_t = parts.sigmoid(R h_{t-1} + I y_t + S v), o_t = O h_t."""
+    words = parts.embeddings(params["embed_source"], source)
     biased = _sentence(params["sentence"], settings, words) @ params["of_sentence"]["kernel"]
     state, logits = np.zeros_like(biased), []
-    for word in embeddings(params["embed_target"], target_in):
-        state = sigmoid(state @ params["past"] + affine(params["of_word"], word) + biased)
+    for word in parts.embeddings(params["embed_target"], target_in):
+        state = parts.sigmoid(state @ params["past"] + affine(params["of_word"], word) + biased)
         logits.append(affine(params["out"], state))
     return logits
 
@@ -283,7 +267,7 @@ def _sentence(params: Tree, settings: Settings, words: list[Vector]) -> Vector:
 
 def _convolved(row: list[float], window: Vector) -> list[float]:
     return [
-        sigmoid(sum(window[j] * row[a + j] for j in range(len(window))))
+        parts.sigmoid(sum(window[j] * row[a + j] for j in range(len(window))))
         for a in range(len(row) - len(window) + 1)
     ]
 
@@ -303,22 +287,22 @@ def copying_looks(
     state by the authors' code: log-probabilities [T,V], attention [T,S] and the coverage loss [T].
     """
     table = params.get("embed_source", params["embed_target"])
-    annotations, ends = both_ways(params["reader"], embeddings(table, source))
+    annotations, ends = parts.both_ways(params["reader"], parts.embeddings(table, source))
     c, h = (
         np.maximum(0.0, affine(params[name], np.concatenate(halves)))
         for name, halves in zip(("first_cell", "first_state"), zip(*ends, strict=True), strict=True)
     )
     state, covers = (c, h), settings.get("coverage", "keys") == "keys"
     context, coverage, steps = np.zeros_like(annotations[0]), np.zeros(len(source)), []
-    for token in embeddings(params["embed_target"], target_in):
+    for token in parts.embeddings(params["embed_target"], target_in):
         x = affine(params["of_word"], token) + context @ params["of_context"]["kernel"]
-        state = layer_step(params, state, x)
+        state = parts.layer_step(params, state, x)
         s = state[1]
         a = _attend(params["attention"]["score"], s, annotations, coverage if covers else None)
-        context = mean_of(a, annotations)
-        p_gen = sigmoid(affine(params["gate"], np.concatenate([context, s, x])))[0]
+        context = parts.mean_of(a, annotations)
+        p_gen = parts.sigmoid(affine(params["gate"], np.concatenate([context, s, x])))[0]
         read_out = affine(params["read_out"], np.concatenate([s, context]))
-        p = p_gen * softmax(affine(params["out"], read_out))
+        p = p_gen * parts.softmax(affine(params["out"], read_out))
         for weight, word in zip(a, source, strict=True):
             p[word] += (1 - p_gen) * weight
         steps.append((np.log(p), a, np.minimum(a, coverage).sum()))
@@ -339,4 +323,4 @@ def _attend(score: Tree, s: Vector, annotations: list[Vector], coverage: Vector 
         if coverage is not None:
             inside = inside + coverage[j] * of_keys[width]
         scores.append(score["v"] @ np.tanh(inside))
-    return softmax(np.array(scores))
+    return parts.softmax(np.array(scores))

@@ -7,21 +7,8 @@ import numpy as np
 from tests.attention.oracles import part
 from tests.attention.position_oracles import POSITIONS, sinusoid
 from tests.layers.oracles import feed_forward
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    Vector,
-    absent_parts,
-    affine,
-    blocks,
-    embedded,
-    heads_of,
-    in_layer,
-    normalised,
-    of_each_row,
-    of_each_token,
-    placed,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row, of_each_token
 
 
 @of_each_row
@@ -51,25 +38,25 @@ def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vec
         bias = _distances(shared, settings, len(x), memory is not None)
         masked = memory is not None and not settings.get("leaking")
         functions = {
-            "self": lambda x: heads_of(
+            "self": lambda x: parts.heads_of(
                 own["self_attention"], heads, x, x, x, masked, bias, divided
             ),
-            "cross": lambda x: heads_of(
+            "cross": lambda x: parts.heads_of(
                 own["cross_attention"], heads, x, memory, memory, divided=divided
             ),
             "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
         }
         slots = f"{stack}_attention", "cross_attention", "feed_forward"
-        empty = absent_parts(in_layer(settings, number), slots)
+        empty = parts.absent_parts(parts.in_layer(settings, number), slots)
         absent = {name for name, slot in zip(functions, slots, strict=True) if slot in empty}
         absent |= {"cross"} if memory is None else set()
-        return placed(own, settings, x, functions, absent)
+        return parts.placed(own, settings, x, functions, absent)
 
     def through(stack: str, x: np.ndarray, layers: int, memory: np.ndarray | None) -> np.ndarray:
-        x = normalised(params.get(f"embed_norm_{stack}"), settings, x)
+        x = parts.normalised(params.get(f"embed_norm_{stack}"), settings, x)
         for number in range(layers):
             x = layer(stack, number, x, memory)
-        return normalised(params.get(f"top_{stack}"), settings, x)
+        return parts.normalised(params.get(f"top_{stack}"), settings, x)
 
     x = _embedded(source_table, source, settings, params.get("positions"))
     memory = through("encoder", x, settings["layers"], None)
@@ -118,8 +105,8 @@ def decoder(params: Tree, settings: Settings, tokens: Vector) -> np.ndarray:
     """GPT-2 and Llama: `settings` are the system's; layers may differ."""
     table = params["embed"]["embedding"]
     final = table.T if settings.get("share", "output") == "output" else params["out"]["kernel"]
-    x = embedded(params, settings, tokens)
-    logits = blocks(params, settings, x, "gelu_tanh", causal=True)[:, : len(final)] @ final
+    x = parts.embedded(params, settings, tokens)
+    logits = parts.blocks(params, settings, x, "gelu_tanh", causal=True)[:, : len(final)] @ final
     cap = settings.get("logit_cap", 0.0)
     return cap * np.tanh(logits / cap) if cap else logits
 
@@ -134,7 +121,7 @@ def encoder(
         return affine(params["out"], states)
     inner = affine(params["out"]["inner"], states)
     gelu = np.array([[x / 2 * (1 + erf(x / 2**0.5)) for x in one] for one in inner])
-    normed = normalised(params["out"]["normalisation"], settings, gelu)
+    normed = parts.normalised(params["out"]["normalisation"], settings, gelu)
     return normed @ params["embed"]["embedding"].T + params["out"]["bias"]
 
 
@@ -171,8 +158,8 @@ def bert_classifier(params: Tree, settings: Settings, *texts: np.ndarray) -> np.
 
 def _states(params: Tree, settings: Settings, tokens: Vector, types: Vector | int) -> np.ndarray:
     """The states [T,d] of a text without padding."""
-    x = embedded(params, settings, tokens)
+    x = parts.embedded(params, settings, tokens)
     if "embed_types" in params:
         x = x + params["embed_types"]["embedding"][types]
-    x = normalised(params.get("embed_norm"), settings, x)
-    return blocks(params, settings, x, "gelu")
+    x = parts.normalised(params.get("embed_norm"), settings, x)
+    return parts.blocks(params, settings, x, "gelu")

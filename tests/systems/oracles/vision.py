@@ -9,19 +9,8 @@ from tests.attention.oracles import part
 from tests.attention.position_oracles import sinusoid
 from tests.layers.gates.oracles import ORACLES as GATES
 from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import (
-    Settings,
-    Tree,
-    affine,
-    blocks,
-    heads_of,
-    layer_step,
-    no_state,
-    normalised,
-    of_each_row,
-    placed,
-    sigmoid,
-)
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, affine, of_each_row
 
 EPSILON = 1e-5  # of batch norm
 
@@ -115,7 +104,7 @@ def vit(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
         x.append(np.tensordot(patch, layer["kernel"], axes=3) + layer["bias"])
         places.append((i, j))
     standing = np.array(x) + _standing(params, settings, places)
-    h = blocks(params, settings, standing, "gelu", places=places)
+    h = parts.blocks(params, settings, standing, "gelu", places=places)
     return affine(params["out"], h[0] if first else h.mean(axis=0))
 
 
@@ -153,15 +142,15 @@ def _answers(params: Tree, settings: Settings, image: np.ndarray) -> tuple[np.nd
     p, o = on_grid(places, settings["width"]), params["queries"]
     for number in range(settings["layers"]):
         x = _box_layer(params[f"encoder_{number}"], settings, x, p)
-    x = normalised(params.get("top_encoder"), settings, x)
+    x = parts.normalised(params.get("top_encoder"), settings, x)
     y, logits, boxes = np.zeros_like(o), [], []
     for number in range(settings["decoder_layers"] or settings["layers"]):
         y = _box_layer(params[f"decoder_{number}"], settings, y, o, (x + p, x))
-        states = normalised(params["top_decoder"], settings, y)
+        states = parts.normalised(params["top_decoder"], settings, y)
         logits.append(affine(params["of_class"], states))
         box = np.maximum(affine(params["of_box_0"], states), 0)
         box = np.maximum(affine(params["of_box_1"], box), 0)
-        boxes.append(sigmoid(affine(params["of_box_2"], box)))
+        boxes.append(parts.sigmoid(affine(params["of_box_2"], box)))
     return np.array(logits), np.array(boxes)
 
 
@@ -171,23 +160,23 @@ def _box_layer(own: Tree, settings: Settings, y: np.ndarray, o: np.ndarray, seen
     """
     heads = settings["heads"]
     functions = {
-        "self": lambda y: heads_of(own["self_attention"], heads, y + o, y + o, y),
-        "cross": lambda y: heads_of(own["cross_attention"], heads, y + o, *seen),
+        "self": lambda y: parts.heads_of(own["self_attention"], heads, y + o, y + o, y),
+        "cross": lambda y: parts.heads_of(own["cross_attention"], heads, y + o, *seen),
         "feed_forward": lambda y: feed_forward("relu", own["feed_forward"], y),
     }
-    return placed(own, settings, y, functions, () if seen else ("cross",))
+    return parts.placed(own, settings, y, functions, () if seen else ("cross",))
 
 
 @of_each_row
 def glimpses(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
     """Mnih et al. 2014, equations of section 3 without draws: each location at its mean."""
-    core, state, at = params["core"], no_state(params["core"]), np.zeros(2)
+    core, state, at = params["core"], parts.no_state(params["core"]), np.zeros(2)
     for _ in range(settings["glimpses"]):
         seen = [_sensed(image, at, settings["size"], 2**j) for j in range(settings["scales"])]
         what = np.maximum(affine(params["what"], np.ravel(seen)), 0)
         where = np.maximum(affine(params["where"], at), 0)
         g = affine(params["of_what"], what) + affine(params["of_where"], where)
-        state = layer_step(core, state, np.maximum(g, 0))
+        state = parts.layer_step(core, state, np.maximum(g, 0))
         at = np.tanh(affine(params["location"], state[1]))
     return affine(params["out"], state[1])
 
