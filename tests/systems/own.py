@@ -117,6 +117,18 @@ def _function(path: str) -> Any:
         raise UserError(f"--oracle={path}: {error}; write module:function") from error
 
 
+def read(room: Any, spec: dict[str, Any], texts: int = 0) -> tuple[Any, ...]:
+    """What a system of a room reads; of classifiers so many texts, by default as many as it must."""
+    if room is image_systems:
+        return (image_systems.shown(spec),)
+    if room is captioners:
+        return captioners.images(), captioners.words()
+    if room is classifiers:
+        return tuple(classifiers.batch(texts or (2 if "inter_attention" in spec else 1)))
+    result = room.batch()
+    return result if isinstance(result, tuple) else (result,)
+
+
 def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Settings with every slot for a mechanism taken."""
     known = fields(system)

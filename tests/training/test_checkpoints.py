@@ -98,11 +98,6 @@ def written(checkpoints: Checkpoints, *step: Any, **how: Any) -> None:
     checkpoints.wait()
 
 
-def environment() -> dict[str, str]:
-    """Of a process that saves checkpoints."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-
-
 def flip(file: Path, position: int, bit: int) -> None:
     """Flip one bit of a file."""
     content = bytearray(file.read_bytes())
@@ -462,7 +457,8 @@ def test_full_disk(tmp_path: Path) -> None:
     mount = f'mount -t tmpfs -o size=3m none "{tmp_path}"'
     command = f'{mount} && exec "{sys.executable}" -c "$0" "{tmp_path}"'
     unshared = ["unshare", "-rm", "sh", "-c", command, FULL]
-    done = subprocess.run(unshared, capture_output=True, text=True, env=environment(), timeout=60)
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(unshared, capture_output=True, text=True, env=own, timeout=60)
     first, *lines = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == "", done.stderr
     words = "step 2 was not saved; the last good step is 1"
