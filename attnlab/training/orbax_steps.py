@@ -31,8 +31,7 @@ from flax.traverse_util import unflatten_dict
 from attnlab.errors import UserError, causes, one_line
 from attnlab.training.mesh import on_host, on_mesh, spans
 from attnlab.training.parallel import largest
-from attnlab.training.trained import Tree
-from attnlab.training.trained import leaves_by_path as leaves_by_path
+from attnlab.training.trained import Tree, leaves_by_path
 
 
 class Print(TypedDict, total=False):

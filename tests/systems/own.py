@@ -30,13 +30,8 @@ from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from attnlab.systems.vision import protocol as vision
 from attnlab.systems.vision.captioner import Captioner
-from attnlab.systems.vision.protocol import (
-    Detector,
-    ImageClassifier,
-    PixelClassifier,
-    VisualAnswerer,
-)
 from tests.systems import (
     captioners,
     checks,
@@ -60,9 +55,11 @@ KINDS: Mapping[type[System], Any] = {
     LanguageModel: language_models,
     Classifier: classifiers,
     TokenClassifier: token_classifiers,
-    **dict.fromkeys((ImageClassifier, PixelClassifier, Detector), image_systems),
+    **dict.fromkeys(
+        (vision.ImageClassifier, vision.PixelClassifier, vision.Detector), image_systems
+    ),
     Captioner: captioners,
-    VisualAnswerer: visual_answerers,
+    vision.VisualAnswerer: visual_answerers,
 }
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []

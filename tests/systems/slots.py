@@ -16,13 +16,8 @@ from attnlab.attention.view import EVERYTHING
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
+from attnlab.systems.vision import protocol as vision
 from attnlab.systems.vision.captioner import Captioner
-from attnlab.systems.vision.protocol import (
-    Detector,
-    ImageClassifier,
-    PixelClassifier,
-    VisualAnswerer,
-)
 
 Note = Callable[[bool, str], None]
 ROWS = 3
@@ -151,8 +146,11 @@ def check_slots_and_shapes(
         Classifier: lambda: _classifies(system),
         TokenClassifier: lambda: _labels(system),
         Captioner: lambda: _decodes(system, _images(8, 12), stepping),
-        VisualAnswerer: lambda: _answers(system),
-        **dict.fromkeys((ImageClassifier, PixelClassifier, Detector), lambda: _sees(system, shown)),
+        vision.VisualAnswerer: lambda: _answers(system),
+        **dict.fromkeys(
+            (vision.ImageClassifier, vision.PixelClassifier, vision.Detector),
+            lambda: _sees(system, shown),
+        ),
     }
     for kind, check in kinds.items():
         if isinstance(system, kind):
@@ -295,11 +293,11 @@ def _sees(system: Any, images: Any) -> None:
     """
     result = jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
     match system:
-        case ImageClassifier():
+        case vision.ImageClassifier():
             _logits(result, ROWS, system.classes)
-        case PixelClassifier():
+        case vision.PixelClassifier():
             _logits(result, *images.shape[:3], system.classes)
-        case Detector():
+        case vision.Detector():
             layers = result.logits.shape[0]
             _logits(result.logits, layers, ROWS, system.queries, system.classes + 1)
             _logits(result.boxes, layers, ROWS, system.queries, 4)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import Classifier, Side
+from attnlab.systems.protocol import Classifier, Side, mean_of
 
 
 class SentenceClassifier(Classifier, kw_only=True):
@@ -94,8 +94,8 @@ class BiLSTMPooling(SentenceClassifier, kw_only=True):
         """
         if self.pooling == "last":
             return read.last
-        real = read.valid[..., None]
         if self.pooling == "mean":
-            return jnp.where(real, read.states, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
+            return mean_of(read.states, read.valid)
+        real = read.valid[..., None]
         highest = jnp.where(real, read.states, -1.0).max(axis=1)  # states are above -1
         return jnp.where(real.any(axis=1), highest, 0.0)

@@ -37,6 +37,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
+from attnlab.systems.protocol import mean_of
 from attnlab.systems.recurrent.writer import Decoding, DeepWriter, Encoded
 
 
@@ -78,11 +79,8 @@ class ConditionalGRU(DeepWriter, kw_only=True):
         """
         valid = self.real(source)
         annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
-        summed = jnp.where(valid[..., None], annotations, 0.0).sum(axis=1)
-        mean = summed / jnp.maximum(valid.sum(axis=1, keepdims=True), 1)
-        return Encoded(
-            self.search.remember(self.drop(annotations), valid), jnp.tanh(self.first_state(mean))
-        )
+        first = jnp.tanh(self.first_state(mean_of(annotations, valid)))
+        return Encoded(self.search.remember(self.drop(annotations), valid), first)
 
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded

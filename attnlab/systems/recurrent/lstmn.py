@@ -40,7 +40,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.mixers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
-from attnlab.systems.protocol import AttentionMap, Classifier, LanguageModel, System
+from attnlab.systems.protocol import AttentionMap, Classifier, LanguageModel, System, mean_of
 
 # A step reads the cells c~ and writes the next cell to the tape: with a projection, or weights that
 # sum to more than one, they would grow at every step and overflow.
@@ -251,12 +251,6 @@ class Verdict(nn.Module):
         )
 
 
-def averaged(states: jax.Array, valid: jax.Array) -> jax.Array:
-    """The mean [B,H] of the real ones of the states [B,T,H]; zeros where there is none."""
-    total = jnp.where(valid[..., None], states, 0).sum(axis=1)
-    return total / jnp.maximum(valid.sum(axis=1), 1).astype(total.dtype)[:, None]
-
-
 def final(states: jax.Array, valid: jax.Array) -> jax.Array:
     """The last real one [B,H] of the states [B,T,H]; zeros where there is none."""
     index = jnp.maximum(valid.sum(axis=1) - 1, 0)
@@ -313,4 +307,4 @@ class LSTMNClassifier(OneText, Classifier, kw_only=True):
         valid, x = self.real(source), self.embed(source)
         for layer in self.reader:
             x = layer(self.drop(x), valid)[0].hidden
-        return self.verdict(averaged(x, valid) if self.pooling == "mean" else final(x, valid))
+        return self.verdict(mean_of(x, valid) if self.pooling == "mean" else final(x, valid))

@@ -105,12 +105,6 @@ class Captioner(OnBackbone, Writer, kw_only=True):
         return self.decode(self.encode(source, valid), target_in)
 
 
-def mean_of(a: jax.Array, real: jax.Array) -> jax.Array:
-    """The mean [B,D] of the real ones of a [B,L,D]; zeros where there is none."""
-    count = jnp.maximum(real.sum(axis=1), 1).astype(a.dtype)
-    return jnp.where(real[..., None], a, 0).sum(axis=1) / count[:, None]
-
-
 def check_channels(a: jax.Array, features: int) -> None:
     """Raises `UserError` unless the vectors [B,L,D] that are attended to have D = `features`
     channels, as the config says.

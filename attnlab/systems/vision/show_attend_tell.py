@@ -35,8 +35,9 @@ from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
+from attnlab.systems.protocol import mean_of
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
-from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
+from attnlab.systems.vision.captioner import Captioner, check_channels
 
 
 class LSTMCaptioner(RecurrentWriter, Captioner, kw_only=True):
