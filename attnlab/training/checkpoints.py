@@ -127,7 +127,11 @@ class Checkpoints:
             self._send_to_others(False)
             return False
         try:
-            self._prepare(step, sum(array.nbytes for array in arrays.values()))
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if self._folder(step).is_dir():
+                self._folder(step).rmdir()  # it is empty, else `steps` would list it
+            self._sweep(_TEMPORARY)  # what a killed run left half-written
+            self.check_space(sum(array.nbytes for array in arrays.values()))
             self._saving = step
             self._send_to_others(True)
             self._store().write(step, arrays, {"best": best_step, "meta": dict(meta)})
@@ -258,16 +262,6 @@ class Checkpoints:
             except Exception as error:  # damaged: `restore` reports it
                 orbax_steps.check_readable(self._folder(step), error)
         return None
-
-    def _prepare(self, step: int, size: int) -> None:
-        """Before a save, creates the folder, removes what a killed run left half-written, and
-        checks once that the disk has space for checkpoints of `size` bytes.
-        """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        if self._folder(step).is_dir():
-            self._folder(step).rmdir()  # it is empty, else `steps` would list it
-        self._sweep(_TEMPORARY)
-        self.check_space(size)
 
     def check_space(self, size: int) -> None:
         """Creates the folder and, until this has passed once, raises `UserError` unless the disk

@@ -273,6 +273,7 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(
     checkpoints.save(2, wide.fetch(state), {})
     restored = checkpoints.restore(jax.eval_shape(lambda: host))
     checkpoints.close()
+    assert restored.step == 2
     here, _ = next(steps)
     ((there, _),) = steps_on(narrow, step, restored.tree, [points(2)])
     close = functools.partial(np.testing.assert_allclose, atol=1e-6)

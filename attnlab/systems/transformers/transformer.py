@@ -195,9 +195,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         """
         self.embed_target = self.table(self.target_vocabulary)
         if self.own_matrix:
-            self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
+            self.out: Any = Dense(self.target_vocabulary, use_bias=self.output_bias)
         elif self.output_bias:
-            self.out = SharedOutput()  # type: ignore[assignment]
+            self.out = SharedOutput()
         super().setup()
         encoder, decoder = self.encoder_attention, self.decoder_attention
         if self.share_positions:
