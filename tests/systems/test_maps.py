@@ -15,12 +15,7 @@ from attnlab.attention.protocol import MAPS
 from attnlab.systems import SYSTEMS
 from attnlab.tasks.maps import maps_of, recorded
 from tests.layers.test_sensitivity import differences
-from tests.systems import (
-    classifiers,
-    image_systems,
-    language_models,
-    visual_answerers,
-)
+from tests.systems import classifiers, image_systems, language_models, visual_answerers
 from tests.systems.own import KINDS, read
 from tests.systems.tiny import by_rows, drawn, make, seldom, wide
 
