@@ -175,14 +175,8 @@ def make_step(
         average, carried = _update_average(state.ema, params, ema, trained, fixed), state.carried
         if follow is not None and carried is not None:
             carried = follow(carried, metrics.pop("tracked"))
-        fields = (
-            state.step + 1,
-            trained.join(params, fixed),
-            opt_state,
-            average,
-            carried,
-            remembered,
-        )
+        params = trained.join(params, fixed)
+        fields = (state.step + 1, params, opt_state, average, carried, remembered)
         return TrainState(*fields, state.seed, state.numbers), metrics
 
     return step
