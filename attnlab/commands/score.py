@@ -203,7 +203,8 @@ def _scored(
     results: list[Record] = []
     journal = AppendOnly(_journal(arguments)) if arguments.out else None
     if journal is not None:
-        from attnlab.training.orbax_steps import fingerprint, leaves_by_path
+        from attnlab.training.orbax_steps import fingerprint
+        from attnlab.training.trained import leaves_by_path
 
         # of all members of an ensemble
         weights = {k: fingerprint(x, True) for k, x in leaves_by_path(trained.params).items()}

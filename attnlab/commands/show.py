@@ -61,12 +61,13 @@ def decay_rows(config: Settings) -> Iterator[tuple[str, str, str]]:
     import jax
 
     from attnlab.commands.networks import parameter_shapes
-    from attnlab.training.kinds import MASKS, by_path, kind_of
+    from attnlab.training.kinds import MASKS, kind_of
+    from attnlab.training.trained import leaves_by_path
 
     params = parameter_shapes(config)
     mask = jax.tree.leaves(MASKS[config.optimizer.decayed](params))
     ends: dict[tuple[str, str], list[str]] = {}
-    for (path, _), decayed in zip(by_path(params), mask, strict=True):
+    for path, decayed in zip(leaves_by_path(params), mask, strict=True):
         kind = kind_of(path) or "unknown"
         ends.setdefault((kind, "yes" if decayed else "no"), []).append(
             "/".join(path.split("/")[-2:])

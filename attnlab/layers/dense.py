@@ -115,3 +115,14 @@ def split(x: jax.Array, heads: int) -> jax.Array:
 def joined(x: jax.Array) -> jax.Array:
     """[B,H,T,D] to [B,T,H*D]."""
     return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
+
+
+class SharedOutput(nn.Module):
+    """An output layer whose matrix is the table of embeddings [V,E]: logits = x table^T + b, b from
+    zero.
+    """
+
+    @nn.compact
+    def __call__(self, x: jax.Array, table: jax.Array) -> jax.Array:
+        """x [...,E] to [...,V]."""
+        return matmul(x, table.T) + self.param("bias", nn.initializers.zeros, (len(table),))

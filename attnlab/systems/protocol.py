@@ -13,6 +13,7 @@ import flax.linen as nn
 import flax.struct
 import flax.traverse_util
 import jax
+import jax.numpy as jnp
 
 from attnlab.attention.mixer import Kind
 from attnlab.attention.needs import Need
@@ -74,6 +75,12 @@ def looked(module: nn.Module, reading: Reading) -> jax.Array:
     if reading.losses and not module.is_initializing():
         module.sow(LOSSES, "looks", reading.losses)
     return reading.context
+
+
+def mean_of(a: jax.Array, real: jax.Array) -> jax.Array:
+    """The mean [B,D] of the real ones of vectors a [B,L,D]; zeros where there is none."""
+    count = jnp.maximum(real.sum(axis=1), 1).astype(a.dtype)
+    return jnp.where(real[..., None], a, 0).sum(axis=1) / count[:, None]
 
 
 class System(nn.Module, kw_only=True):

@@ -18,22 +18,12 @@ import jax
 import numpy as np
 
 from attnlab.errors import UserError, one_line
+from attnlab.training import orbax_steps
 from attnlab.training.mesh import on_mesh, spans
-from attnlab.training.orbax_steps import (
-    Meta,
-    OrbaxSteps,
-    StepRecord,
-    check_readable,
-    compare,
-    disk_full,
-    first_os_error,
-    leaves_by_path,
-    short_reason,
-    with_saved_rows,
-)
+from attnlab.training.orbax_steps import Meta, OrbaxSteps, StepRecord
 from attnlab.training.parallel import message_from_0
 from attnlab.training.pruning import saved_steps
-from attnlab.training.step import Tree
+from attnlab.training.trained import Tree, leaves_by_path
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _MEGABYTE = 1e6
@@ -137,7 +127,11 @@ class Checkpoints:
             self._send_to_others(False)
             return False
         try:
-            self._prepare(step, sum(array.nbytes for array in arrays.values()))
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if self._folder(step).is_dir():
+                self._folder(step).rmdir()  # it is empty, else `steps` would list it
+            self._sweep(_TEMPORARY)  # what a killed run left half-written
+            self.check_space(sum(array.nbytes for array in arrays.values()))
             self._saving = step
             self._send_to_others(True)
             self._store().write(step, arrays, {"best": best_step, "meta": dict(meta)})
@@ -248,16 +242,16 @@ class Checkpoints:
         """
         try:
             record = self._store().read_record(step)
-            like = with_saved_rows(like, record)
-            compare(self._folder(step), record["arrays"], like)
+            like = orbax_steps.with_saved_rows(like, record)
+            orbax_steps.compare(self._folder(step), record["arrays"], like)
             self._send_to_others({"step": step, "arrays": record["arrays"]})
             arrays = self._store().read_arrays(step, record["arrays"], like)
         except (UserError, MemoryError):
             raise
         # orbax has no error of its own for damage: anything from KeyError to bare Exception
         except Exception as error:
-            check_readable(self._folder(step), error)
-            return short_reason(error)
+            orbax_steps.check_readable(self._folder(step), error)
+            return orbax_steps.short_reason(error)
         return Restored(step, tree_of(arrays, like), record["meta"])
 
     def _recorded_best(self) -> int | None:
@@ -266,18 +260,8 @@ class Checkpoints:
             try:
                 return self._store().read_record(step)["best"]
             except Exception as error:  # damaged: `restore` reports it
-                check_readable(self._folder(step), error)
+                orbax_steps.check_readable(self._folder(step), error)
         return None
-
-    def _prepare(self, step: int, size: int) -> None:
-        """Before a save, creates the folder, removes what a killed run left half-written, and
-        checks once that the disk has space for checkpoints of `size` bytes.
-        """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        if self._folder(step).is_dir():
-            self._folder(step).rmdir()  # it is empty, else `steps` would list it
-        self._sweep(_TEMPORARY)
-        self.check_space(size)
 
     def check_space(self, size: int) -> None:
         """Creates the folder and, until this has passed once, raises `UserError` unless the disk
@@ -305,11 +289,11 @@ class Checkpoints:
         self._sweep(_TEMPORARY)
         steps = self.steps()
         last = f"the last good step is {steps[-1]}" if steps else "no step is saved yet"
-        if disk_full(error):
+        if orbax_steps.disk_full(error):
             raise UserError(
                 f"no space left on the disk of {self.directory}: step {step} was not saved; {last}"
             ) from error
-        if cause := first_os_error(error):
+        if cause := orbax_steps.first_os_error(error):
             raise UserError(
                 f"cannot write checkpoint {step} in {self.directory}: {one_line(cause)}; {last}"
             ) from error

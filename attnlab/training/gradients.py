@@ -15,7 +15,7 @@ import jax
 import jax.extend.core as jex
 import numpy as np
 
-from attnlab.training.step import Params, Tree
+from attnlab.training.trained import Params, Tree, leaves_by_path
 
 _LINEAR = (
     "add sub add_any neg abs sign max min copy copy_p convert_element_type reduce_precision"
@@ -40,15 +40,12 @@ def idle_paths(loss: Callable[..., jax.Array], params: Params, *arguments: Tree)
       params, arguments: arrays, or their shapes.
     """
     program = jax.make_jaxpr(jax.grad(loss))(params, *arguments)
-    zero = _zero_results(program, [False] * len(program.in_avals))
-    paths = [
-        jax.tree_util.keystr(path, simple=True, separator="/")
-        for path, _ in jax.tree_util.tree_leaves_with_path(params)
-    ]
+    zero = _find_zero_results(program, [False] * len(program.in_avals))
+    paths = leaves_by_path(params)
     return tuple(path for path, none in zip(paths, zero, strict=True) if none)
 
 
-def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
+def _find_zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
     """Returns a bool for each result of a program (a jaxpr, closed over constants or not), True if
     it is certainly zero, given the same bools for its `inputs`.
     """
@@ -63,12 +60,12 @@ def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) 
         return _is_zero(atom.val) if isinstance(atom, jex.Literal) else zero.get(atom, False)
 
     for equation in inner.eqns:
-        outputs = _zero_outputs(equation, list(map(read, equation.invars)))
+        outputs = _find_zero_outputs(equation, list(map(read, equation.invars)))
         zero.update(zip(equation.outvars, outputs, strict=True))
     return list(map(read, inner.outvars))
 
 
-def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
+def _find_zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     """Returns a bool for each output of an equation, True if its primitive makes it certainly zero,
     False if that is unknown, given the same bools for its `inputs`.
     """
@@ -84,18 +81,19 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     if name == "optimization_barrier":
         return inputs
     if name == "scan":
-        return _zero_in_scan(equation, inputs)
+        return _find_zeros_of_scan(equation, inputs)
     if name == "while":
         consts, body = inputs[params["cond_nconsts"] :], params["body_nconsts"]
         return _fixed_point(
-            lambda carry: _zero_results(params["body_jaxpr"], [*consts[:body], *carry]),
+            lambda carry: _find_zero_results(params["body_jaxpr"], [*consts[:body], *carry]),
             consts[body:],
         )
     if name == "cond":
         return [
             all(branch_zeros)
             for branch_zeros in zip(
-                *(_zero_results(branch, inputs[1:]) for branch in params["branches"]), strict=True
+                *(_find_zero_results(branch, inputs[1:]) for branch in params["branches"]),
+                strict=True,
             )
         ]
     inner = next(
@@ -103,10 +101,10 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     )  # jit, remat, custom derivatives
     if inner is None or len(getattr(inner, "jaxpr", inner).invars) != len(inputs):
         return [False] * several
-    return _zero_results(inner, inputs)
+    return _find_zero_results(inner, inputs)
 
 
-def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
+def _find_zeros_of_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     """Returns a bool for each output of a scan, True if it is certainly zero, given the same bools
     for its `inputs`. Versions of JAX differ in how they say what is carried, but what goes from row
     to row always has one axis more outside of the body than in it.
@@ -122,7 +120,7 @@ def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     consts = len(inputs) - rows - carried
 
     def body(carry: list[bool]) -> list[bool]:
-        return _zero_results(program, [*inputs[:consts], *carry, *inputs[consts + carried :]])
+        return _find_zero_results(program, [*inputs[:consts], *carry, *inputs[consts + carried :]])
 
     carry = _fixed_point(lambda carry: body(carry)[:carried], inputs[consts : consts + carried])
     return [*carry, *body(carry)[carried:]]

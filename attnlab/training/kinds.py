@@ -9,12 +9,12 @@ own calls its parameters as ours are called: `kernel` or `w_...` decays, `..._bi
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 
 from attnlab.errors import UserError
-from attnlab.training.step import Params, Tree
+from attnlab.training.trained import Params, Tree, leaves_by_path
 
 KINDS: Mapping[str, str] = {
     "bias": r"(\w+_)?bias(_\d+)?|b|offset|logit|place|positions/[uw]",
@@ -57,7 +57,7 @@ def decayed_by_kind(params: Params) -> Tree:
     Raises:
       UserError: a parameter has no kind.
     """
-    for path, leaf in by_path(params):
+    for path, leaf in leaves_by_path(params).items():
         if kind_of(path) is None:
             raise UserError(
                 f"optimizer.decayed=kind: the parameter {path} {list(leaf.shape)} has no kind, so"
@@ -87,7 +87,7 @@ def differently_decayed(params: Params) -> list[str]:
     """Returns one line of text on the parameters that decay by rank and not by kind, or the
     reverse; [] if there are none.
     """
-    paths = [path for path, _ in by_path(params)]
+    paths = leaves_by_path(params)
     by_rank = jax.tree.leaves(decayed_by_rank(params))
     decays_by_rank = zip(paths, by_rank, strict=True)
     differ = [path for path, decays in decays_by_rank if decays != (kind_of(path) == DECAYED)]
@@ -100,11 +100,6 @@ def differently_decayed(params: Params) -> list[str]:
     ]
 
 
-def by_path(params: Params) -> Iterator[tuple[str, jax.Array]]:
-    """Every parameter with its path."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        yield jax.tree_util.keystr(path, simple=True, separator="/"), leaf
-
-
 def _mask(params: Params, decays: Callable[[str, jax.Array], bool]) -> Tree:
-    return jax.tree.unflatten(jax.tree.structure(params), [decays(*x) for x in by_path(params)])
+    leaves = [decays(*item) for item in leaves_by_path(params).items()]
+    return jax.tree.unflatten(jax.tree.structure(params), leaves)

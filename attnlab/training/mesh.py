@@ -27,7 +27,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attnlab.errors import UserError, nearest, own_module, users_code
 from attnlab.gathering import whole
-from attnlab.training.trained import compile_pattern
+from attnlab.training.trained import compile_pattern, leaves_by_path
 
 if TYPE_CHECKING:
     from attnlab.training.settings import Parallel
@@ -132,20 +132,21 @@ class Layout:
 
     def shardings(self, tree: "Tree") -> "Tree":
         """Where each array of a tree lies; shapes are enough."""
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: self.sharding(_name(path), leaf.shape), tree
-        )
+        leaves = leaves_by_path(tree).items()
+        shardings = [self.sharding(path, leaf.shape) for path, leaf in leaves]
+        return jax.tree.unflatten(jax.tree.structure(tree), shardings)
 
     def check_rules(self, state: "Tree") -> None:
         """Raises `UserError` for a rule that matches no path of the state, or that can divide none
         of the arrays that it matches.
         """
-        leaves = jax.tree_util.tree_leaves_with_path(state)
+        shapes = {path: leaf.shape for path, leaf in leaves_by_path(state).items()}
         for text, rule in self.rules:
-            named = [(_name(path), leaf.shape) for path, leaf in leaves]
-            meant = [(path, shape, axes) for path, shape in named if (axes := rule(path, shape))]
+            meant = [
+                (path, shape, axes) for path, shape in shapes.items() if (axes := rule(path, shape))
+            ]
             if not meant:
-                ends = sorted({path.rpartition("/")[2] for path, _ in named})
+                ends = sorted({path.rpartition("/")[2] for path in shapes})
                 raise UserError(
                     f"config.parallel.rules: {text!r} is of no array; paths end in {', '.join(ends[:8])}"
                 )
@@ -232,7 +233,3 @@ def _axes_by_pattern(
         return None
     place %= len(shape)
     return tuple(axis if number == place else None for number in range(place + 1))
-
-
-def _name(path: tuple[object, ...]) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")

@@ -23,7 +23,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -82,17 +82,17 @@ def build_optimizer(
     Raises:
       UserError: an unknown name or field, a value of the wrong type or out of range.
     """
-    _check("training.clip", clip, "0 (off) or above")
-    _check("training.steps", steps, "at least 1")
+    _check_ranges("training", {"clip": clip, "steps": steps})
     instead = instead or {}
     with _naming_errors("schedule", schedule):
-        rate = build(SCHEDULES, schedule, "schedule")(
-            steps=instead.get("training.steps", steps), **_fields_of("schedule", instead)
-        )
+        make_rate = build(SCHEDULES, schedule, "schedule")
+        _check_ranges("schedule", schedule)
+        updates = instead.get("training.steps", steps)
+        rate = make_rate(steps=updates, **_fields_of("schedule", instead))
     with _naming_errors("optimizer", optimizer):
-        transform = build(OPTIMIZERS, optimizer, "optimizer")(
-            learning_rate=rate, **_fields_of("optimizer", instead)
-        )
+        make_transform = build(OPTIMIZERS, optimizer, "optimizer")
+        _check_ranges("optimizer", optimizer)
+        transform = make_transform(learning_rate=rate, **_fields_of("optimizer", instead))
         if not callable(getattr(transform, "update", None)):
             raise UserError(
                 f"optimizer={optimizer['name']}: makes a {type(transform).__name__}, expected an"
@@ -109,10 +109,10 @@ def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
     """
     tree = {"training": {"steps": steps}, "optimizer": optimizer, "schedule": schedule}
     if any(":" in str(node["name"]) for node in (optimizer, schedule)):
-        jax.eval_shape(functools.partial(_trace_own, tree, steps), pack(tree))
+        jax.eval_shape(functools.partial(_check_traced_shapes, tree, steps), pack(tree))
 
 
-def _trace_own(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
+def _check_traced_shapes(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
     """Raises `UserError` if the schedule of a config, traced with the numeric settings `packed`,
     gives no scalar, or the optimizer gives updates of other shapes than the parameters.
     """
@@ -164,7 +164,6 @@ def adam(
 
     Vaswani 2017 uses b2 = 0.98 and eps = 1e-9.
     """
-    _check_moments(b1, b2, eps)
     return optax.adam(learning_rate, b1=b1, b2=b2, eps=eps)
 
 
@@ -185,8 +184,6 @@ def adamw(
         `attnlab.training.kinds`), or all of "rank" 2 and more that are no embeddings, as in earlier
         versions.
     """
-    _check_moments(b1, b2, eps)
-    _check("optimizer.weight_decay", weight_decay, "0 or above")
     return optax.adamw(
         learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=MASKS[decayed]
     )
@@ -209,9 +206,6 @@ def adafactor(
       clipping: each array's update is scaled down to this root mean square.
       minimum_factored: arrays with two axes of at least this size are factored.
     """
-    _check("optimizer.decay", decay, "in (0, 1]")
-    _check("optimizer.clipping", clipping, "above 0")
-    _check("optimizer.minimum_factored", minimum_factored, "at least 1")
     return optax.adafactor(
         learning_rate,
         min_dim_size_to_factor=minimum_factored,
@@ -226,7 +220,6 @@ def sgd(
     """Returns gradient descent; with momentum u <- momentum u + g the step is -lr u, with
     Nesterov's look-ahead -lr (g + momentum u).
     """
-    _check("optimizer.momentum", momentum, "in [0, 1)")
     off = _is_plain(momentum) and momentum == 0
     if off and nesterov:
         raise UserError("optimizer.nesterov=True must be used with optimizer.momentum above 0")
@@ -240,8 +233,6 @@ def adadelta(
 
     RNNsearch's, with a learning rate of 1.
     """
-    _check("optimizer.rho", rho, "in [0, 1)")
-    _check("optimizer.eps", eps, "above 0")
     return optax.adadelta(learning_rate, rho=rho, eps=eps)
 
 
@@ -251,14 +242,11 @@ def adagrad(
     """Adagrad (Duchi, Hazan, Singer 2011, JMLR 12): -lr g / sqrt(initial + sum of all squared
     gradients so far + eps).
     """
-    _check("optimizer.initial", initial, "0 or above")
-    _check("optimizer.eps", eps, "above 0")
     return optax.adagrad(learning_rate, initial_accumulator_value=initial, eps=eps)
 
 
 def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
     """peak min(1, t / warmup)."""
-    _check_schedule(peak, warmup)
     return lambda count: _with_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
 
 
@@ -266,7 +254,6 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
     """Returns the schedule peak min(t / warmup, sqrt(warmup / t)), t the number of the update; with
     peak = (d warmup)^-0.5 it is d^-0.5 min(t^-0.5, t warmup^-1.5) of Vaswani 2017 (3).
     """
-    _check_schedule(peak, warmup)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         update, flat = _update_number(count), jnp.maximum(warmup, 1.0)
@@ -279,7 +266,7 @@ def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     """Returns a schedule: linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p =
     (t - warmup) / (steps - warmup). Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts.
     """
-    _check_schedule(peak, warmup, floor, steps)
+    _check_decay(peak, warmup, floor, steps)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         wave = jnp.cos(jnp.pi * _decay_progress(count, warmup, steps))
@@ -293,7 +280,7 @@ def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     """Returns a schedule: linear warm-up, then peak + (floor - peak) p with p = (t - warmup) /
     (steps - warmup); `floor` is a learning rate.
     """
-    _check_schedule(peak, warmup, floor, steps)
+    _check_decay(peak, warmup, floor, steps)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         p = _decay_progress(count, warmup, steps)
@@ -315,10 +302,6 @@ def stepped(
 
     As for the recurrent systems: constant for some epochs, then a decay by one factor per epoch.
     """
-    _check_schedule(peak, warmup)
-    _check("schedule.hold", hold, "0 or above")
-    _check("schedule.every", every, "at least 1")
-    _check("schedule.factor", factor, "above 0 and at most 1")
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         """Returns the learning rate after `count` updates."""
@@ -351,22 +334,14 @@ def _decay_progress(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax
     return jnp.clip((_update_number(count) - warmup) * per_step, 0.0, 1.0)
 
 
-def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
-    """Raises `UserError` for a peak, warm-up or floor out of range, or warm-up above `steps`."""
-    _check("schedule.peak", peak, "above 0")
-    _check("schedule.warmup", warmup, "0 or above")
+def _check_decay(peak: float, warmup: int, floor: float, steps: int) -> None:
+    """Raises `UserError` for a floor above the peak, or a warm-up longer than all `steps`."""
     if _is_plain(peak, floor) and not 0 <= floor <= peak:
         raise UserError(f"schedule.floor={floor} must be between 0 and schedule.peak={peak}")
-    if steps is not None and _is_plain(warmup, steps) and warmup > steps:
+    if _is_plain(warmup, steps) and warmup > steps:
         raise UserError(
             f"schedule.warmup={warmup} must be at most training.steps={steps}, where the decay ends"
         )
-
-
-def _check_moments(b1: float, b2: float, eps: float) -> None:
-    _check("optimizer.b1", b1, "in [0, 1)")
-    _check("optimizer.b2", b2, "in [0, 1)")
-    _check("optimizer.eps", eps, "above 0")
 
 
 def _fields_of(node: str, values: Mapping[str, object]) -> dict[str, object]:
@@ -378,13 +353,16 @@ def _fields_of(node: str, values: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-_RANGES: Mapping[str, Callable[[float], bool]] = {
-    **dict.fromkeys(("0 or above", "0 (off) or above"), lambda x: 0 <= x < math.inf),
-    "above 0": lambda x: 0 < x < math.inf,
-    "at least 1": lambda x: x >= 1,
-    "in [0, 1)": lambda x: 0 <= x < 1,
-    **dict.fromkeys(("in (0, 1]", "above 0 and at most 1"), lambda x: 0 < x <= 1),
+_RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    "0 (off) or above": ("clip", lambda x: 0 <= x < math.inf),
+    "0 or above": ("weight_decay initial warmup hold", lambda x: 0 <= x < math.inf),
+    "above 0": ("eps clipping peak", lambda x: 0 < x < math.inf),
+    "at least 1": ("steps minimum_factored every", lambda x: x >= 1),
+    "in [0, 1)": ("b1 b2 momentum rho", lambda x: 0 <= x < 1),
+    "in (0, 1]": ("decay", lambda x: 0 < x <= 1),
+    "above 0 and at most 1": ("factor", lambda x: 0 < x <= 1),
 }
+"""In words: the fields of the functions above that must lie there, and the test."""
 
 
 def _is_plain(*values: object) -> bool:
@@ -392,6 +370,13 @@ def _is_plain(*values: object) -> bool:
     return all(isinstance(value, int | float) for value in values)
 
 
-def _check(name: str, value: float, allowed: str) -> None:
-    if _is_plain(value) and not _RANGES[allowed](value):
-        raise UserError(f"{name}={value} must be {allowed}")
+def _check_ranges(node: str, fields: Mapping[str, Any]) -> None:
+    """Raises `UserError` for a number of a config node that is out of its range; a component of a
+    user's own may have any.
+    """
+    if ":" in str(fields.get("name")):
+        return
+    for allowed, (names, fits) in _RANGES.items():
+        for name in names.split():
+            if name in fields and not fits(fields[name]):
+                raise UserError(f"{node}.{name}={fields[name]} must be {allowed}")

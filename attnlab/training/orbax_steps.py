@@ -31,7 +31,7 @@ from flax.traverse_util import unflatten_dict
 from attnlab.errors import UserError, causes, one_line
 from attnlab.training.mesh import on_host, on_mesh, spans
 from attnlab.training.parallel import largest
-from attnlab.training.step import Tree
+from attnlab.training.trained import Tree, leaves_by_path
 
 
 class Print(TypedDict, total=False):
@@ -215,16 +215,6 @@ def _import_orbax() -> ModuleType:
     logging.getLogger("absl").addFilter(_is_not_from_orbax)  # once, however often it is called
     logging.getLogger("asyncio").addFilter(_is_not_late)
     return ocp
-
-
-def leaves_by_path(tree: Tree) -> dict[str, Tree]:
-    """Returns the leaves of a tree (arrays or `jax.ShapeDtypeStruct`) by path,
-    "params/encoder/kernel", in the tree's order.
-    """
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 def with_saved_rows(like: Tree, record: StepRecord) -> Tree:

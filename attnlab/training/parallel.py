@@ -13,7 +13,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import flax.jax_utils
 import jax
@@ -34,49 +34,14 @@ HostBatch: TypeAlias = Mapping[str, np.ndarray]
 Of = TypeVar("Of")
 
 
-class Backend(Protocol):
-    """Where the state is stored and how a step runs.
+class PmapBackend:
+    """Replicated data parallelism with `jax.pmap`.
 
     Attributes:
+      layout: where arrays lie on a mesh; None where every device has its copy.
       count: devices over all processes; divides the rows of the global batch.
       about: its description in a manifest, besides the kind and number of devices.
     """
-
-    count: int
-    about: dict[str, int]
-
-    @property
-    def layout(self) -> Layout | None:
-        """Where arrays lie on a mesh; None where every device has its copy."""
-
-    def place(self, state: TrainState) -> TrainState:
-        """Host state (arrays without a device axis) to its place on the devices."""
-
-    def like(self, state: TrainState) -> TrainState:
-        """The shapes of the placed state, given those of a host state."""
-
-    def fetch(self, tree: Of) -> Of:
-        """Any placed tree (a state or metrics) to host numpy arrays, without a device axis."""
-
-    def saved(self, state: TrainState) -> TrainState:
-        """The state as a checkpoint takes it: that of `fetch`; a divided one stays where it is."""
-
-    def arrays(self, tree: Of) -> Of:
-        """A placed tree as plain arrays for work on one device (evaluation), without copying
-        where it can.
-        """
-
-    def feed(self, batch: HostBatch) -> Batch:
-        """This process's rows of the global batch, in the form for the compiled step."""
-
-    def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
-        """Compile `step(state, batch, axis_name)` for these shapes; the state's buffers are
-        donated.
-        """
-
-
-class PmapBackend:
-    """Replicated data parallelism with `jax.pmap`."""
 
     layout: Layout | None = None
 
@@ -87,8 +52,8 @@ class PmapBackend:
         self.about: dict[str, int] = {}
 
     def place(self, state: TrainState) -> TrainState:
-        """Places a state on the local devices: each has a copy of all but `remembered`, whose rows
-        are divided among them. See `Backend.place`.
+        """Places a state of the host (arrays without a device axis) on the local devices: each has a
+        copy of all but `remembered`, whose rows are divided among them.
         """
         sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
 
@@ -101,8 +66,8 @@ class PmapBackend:
         return _apply(state, copy, deal_rows)
 
     def like(self, state: TrainState) -> TrainState:
-        """Returns the shapes and dtypes that a state has after `place`, with a leading device axis.
-        See `Backend.like`.
+        """Returns the shapes and dtypes that a state has after `place`, with a leading device axis,
+        given those of a state of the host.
         """
         shape = (jax.process_count(), len(self.local), -1)
         copy = functools.partial(jax.tree.map, lambda leaf: jnp.stack([leaf] * shape[1]))
@@ -113,8 +78,8 @@ class PmapBackend:
         return jax.eval_shape(lambda state: _apply(state, copy, deal_rows), state)
 
     def fetch(self, tree: Of) -> Of:
-        """Returns a tree as host arrays: from one device what is replicated, `remembered` as the
-        rows of all devices and processes in order. See `Backend.fetch`.
+        """Returns a placed tree (a state or metrics) as host arrays without a device axis: from one
+        device what is replicated, `remembered` as the rows of all devices and processes in order.
         """
 
         def collect_rows(x: jax.Array) -> np.ndarray:
@@ -126,17 +91,20 @@ class PmapBackend:
     saved = fetch
 
     def arrays(self, tree: Of) -> Of:
-        """See `Backend.arrays`."""
+        """Returns a placed tree as plain arrays for work on one device (evaluation), without copying
+        where it can.
+        """
         return jax.tree.map(_from_device, tree)
 
     def feed(self, batch: HostBatch) -> Batch:
-        """See `Backend.feed`."""
+        """Returns this process's rows of the global batch in the form for the compiled step."""
         shape = (len(self.local), -1)
         return {name: rows.reshape(*shape, *rows.shape[1:]) for name, rows in batch.items()}
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
-        """Compiles a step with `pmap` for states and batches of these shapes; with several
-        processes it is compiled at its first call. See `Backend.compile`.
+        """Compiles `step(state, batch, axis_name)` with `pmap` for states and batches of these
+        shapes; with several processes it is compiled at its first call. The state given is
+        overwritten.
         """
         axis = AXIS if self.count > 1 else None  # alone, the step is that of the mesh, bit for bit
         mapped = jax.pmap(
@@ -153,7 +121,11 @@ class PmapBackend:
 
 class MeshBackend:
     """One program over a mesh of devices: the state lies as its layout says, `remembered` as the
-    rows of the batch, over the axes "data" and "fsdp".
+    rows of the batch, over the axes "data" and "fsdp". For `count` and `about` see `PmapBackend`.
+
+    Attributes:
+      layout: where arrays lie on the mesh.
+      metrics_sharding: where the metrics of a step lie.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -161,37 +133,40 @@ class MeshBackend:
         self.layout = layout
         self.replicated = NamedSharding(layout.mesh, PartitionSpec())
         self.rows = NamedSharding(layout.mesh, ROWS)
+        self.metrics_sharding = self.replicated
         self.count = layout.mesh.size
         self.about: dict[str, int] = {}
 
     def place(self, state: TrainState) -> TrainState:
-        """See `Backend.place`."""
+        """See `PmapBackend.place`."""
         return jax.tree.map(place, state, self.shardings(state))
 
     def like(self, state: TrainState) -> TrainState:
-        """See `Backend.like`."""
+        """See `PmapBackend.like`."""
         return jax.eval_shape(lambda state: state, state)
 
     def fetch(self, tree: Of) -> Of:
-        """See `Backend.fetch`."""
+        """See `PmapBackend.fetch`."""
         return _apply(tree, lambda copies: jax.device_get(self.arrays(copies)), _gathered_rows)
 
     def saved(self, state: TrainState) -> TrainState:
-        """See `Backend.saved`."""
+        """Returns the state as a checkpoint takes it: that of `fetch`; a divided one stays where it
+        is.
+        """
         return state if self.layout.divides else self.fetch(state)
 
     def arrays(self, tree: Of) -> Of:
-        """See `Backend.arrays`; what is divided stays so, over all devices."""
+        """See `PmapBackend.arrays`; what is divided stays so, over all devices."""
         return tree if self.layout.divides else jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def feed(self, batch: HostBatch) -> Batch:
-        """See `Backend.feed`."""
+        """See `PmapBackend.feed`."""
         deal = functools.partial(jax.make_array_from_process_local_data, self.rows)
         return jax.tree.map(deal, batch)
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """Compiles a step with `jit` for states and batches of these shapes, placed as the layout
-        says; the state given is overwritten. See `Backend.compile`.
+        says; the state given is overwritten. See `PmapBackend.compile`.
         """
         state_shardings = self.shardings(state)
         compiled = jax.jit(
@@ -201,11 +176,6 @@ class MeshBackend:
             out_shardings=(state_shardings, self.metrics_sharding),
         )
         return compiled.lower(state, batch).compile()
-
-    @property
-    def metrics_sharding(self) -> NamedSharding:
-        """Where the metrics of a step lie."""
-        return self.replicated
 
     def shardings(self, state: TrainState) -> TrainState:
         """The sharding of each array of a state."""
@@ -225,20 +195,20 @@ class TrialParallel(MeshBackend):
     def __init__(self, devices: list[jax.Device], trials: int) -> None:
         super().__init__(Layout.of(Parallel(), devices))
         self.trials = trials
+        self.metrics_sharding = self.rows
         self.about = {"stacked": trials}
 
     def arrays(self, tree: Of) -> Of:
-        """See `Backend.arrays`; the trials stay where they are."""
+        """See `PmapBackend.arrays`; the trials stay where they are."""
         return tree
-
-    @property
-    def metrics_sharding(self) -> NamedSharding:
-        """As the trials lie."""
-        return self.rows
 
     def shardings(self, state: TrainState) -> TrainState:
         """As the trials lie."""
         return jax.tree.map(lambda _: self.rows, state)
+
+
+Backend: TypeAlias = PmapBackend | MeshBackend
+"""Where the state is stored and how a step runs."""
 
 
 def _apply(tree: Of, map_tree: Callable[[Tree], Tree], map_rows: Callable[[Tree], Tree]) -> Of:

@@ -32,8 +32,9 @@ process reads may take its place.
 
 
 def start_jax() -> None:
-    """Imports jax and sets, unless the user has, a cache of compiled programs in `cache_folder` and
-    float32 products in float32; also keeps freed memory and starts to count programs.
+    """Imports jax and sets, unless the user has, a cache of compiled programs in `cache_folder`, of
+    which the least recently used are removed where they take too much space, and float32 products
+    in float32; also keeps freed memory and starts to count programs.
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -46,22 +47,14 @@ def start_jax() -> None:
         devices.use_precision("float32")
     if (folder := cache_folder()) is None:
         return
-    named, ours = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
-    if named in (None, ours):
-        keep(folder / "jax")
-
-
-def keep(folder: Path) -> None:
-    """Makes JAX store all compiled programs in a folder, and removes the least recently used where
-    they take too much space. A program is found by what it computes, for which devices, and the
-    version of XLA.
-    """
-    import jax
-
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    programs = folder / "jax"
+    if jax.config.jax_compilation_cache_dir not in (None, str(programs)):  # type: ignore[attr-defined]
+        return
+    # a program is found there by what it computes, for which devices, and the version of XLA
+    jax.config.update("jax_compilation_cache_dir", str(programs))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    shrink(folder, MOST)
+    shrink(programs, MOST)
 
 
 def shrink(folder: Path, limit: int) -> None:

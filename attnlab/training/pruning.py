@@ -68,7 +68,7 @@ def prune(workdir: Path, keep: Keep) -> None:
     if saved_steps(alone):
         keep = "best-params"
     else:
-        _secure(workdir / CHECKPOINTS, step, alone if keep == "best-params" else None)
+        _check_and_copy(workdir / CHECKPOINTS, step, alone if keep == "best-params" else None)
     dataclasses.replace(manifest, pruned=keep).write(workdir)
     for path in folders:
         gone = path.with_name(f"deleting-{path.name.removeprefix('deleting-')}")
@@ -78,7 +78,7 @@ def prune(workdir: Path, keep: Keep) -> None:
         shutil.rmtree(gone)
 
 
-def _secure(folder: Path, step: int, alone: Path | None) -> None:
+def _check_and_copy(folder: Path, step: int, alone: Path | None) -> None:
     """Reads the state of `step` in `folder` and compares it with its checksums; unless `alone` is
     None, writes its parameters (of the moving average if there is one) as a step into that folder
     and checks them too; raises `UserError` for a damage.

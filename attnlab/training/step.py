@@ -7,7 +7,7 @@ state: nothing else needs saving, and runs that differ in their seed share one c
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import flax.struct
 import flax.traverse_util
@@ -16,14 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from attnlab.training.trained import ALL_TRAINED, Trained
+from attnlab.training.trained import Params as Params
+from attnlab.training.trained import Tree as Tree
+
 if TYPE_CHECKING:
     from attnlab.training.mesh import Layout
-    from attnlab.training.trained import Trained
 
-Tree: TypeAlias = Any
-"""Arrays in any nesting: a state, the outputs of a system. What it is, its maker knows alone."""
-Params: TypeAlias = Mapping[str, Tree]
-"""Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
 Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
 Sums: TypeAlias = dict[str, jax.Array]
 Part: TypeAlias = tuple[Batch, Tree]
@@ -95,7 +94,7 @@ def first_state(
     carried: Tree = None,
     seed: int = 0,
     remembered: Tree = None,
-    trained: "Trained | None" = None,
+    trained: Trained = ALL_TRAINED,
 ) -> TrainState:
     """Returns the state before the first update: step 0, the moving average (if `ema`) equal to the
     parameters, and the optimizer's state of the trained parameters alone.
@@ -104,7 +103,7 @@ def first_state(
     return TrainState(
         jnp.zeros((), jnp.int32),
         params,
-        optimizer.init(params if trained is None else trained.split(params)[0]),
+        optimizer.init(trained.split(params)[0]),
         average,
         carried,
         remembered,
@@ -121,7 +120,7 @@ def make_step(
     ema: float = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Tree, Tree], Tree] | None = None,
-    trained: "Trained | None" = None,
+    trained: Trained = ALL_TRAINED,
     layout: "Layout | None" = None,
 ) -> Step:
     """Builds the training step, `step(state, batch, axis_name=None) -> (state, metrics)`:
@@ -140,7 +139,7 @@ def make_step(
       compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
       follow: `follow(carried, tracked)` to what is carried on, where the state carries something
         for the loss.
-      trained: the parameters that are trained; None for all.
+      trained: which parameters are trained, and how fast.
       layout: where parameters lie, if they are divided.
 
     Returns:
@@ -160,8 +159,8 @@ def make_step(
             total = jax.lax.psum(total, axis_name)
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
-        free, fixed = (state.params, {}) if trained is None else trained.split(state.params)
-        make_params = None if trained is None else _ModelParams(trained, fixed)
+        free, fixed = trained.split(state.params)
+        make_params = functools.partial(_model_params, trained, fixed)
         objective = functools.partial(_objective, carrying, compute, make_params, layout)
         part = (dict(batch), state.remembered)
         grads, metrics, (remembered, statistics) = _gradients(
@@ -171,14 +170,12 @@ def make_step(
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
         metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, free)
-        if trained is not None:
-            updates = trained.scale_updates(updates, state.params)
+        updates = trained.scale_updates(updates, state.params)
         params = _follow_statistics(optax.apply_updates(free, updates), free, statistics)
         average, carried = _update_average(state.ema, params, ema, trained, fixed), state.carried
-        if trained is not None:
-            params = trained.join(params, fixed)
         if follow is not None and carried is not None:
             carried = follow(carried, metrics.pop("tracked"))
+        params = trained.join(params, fixed)
         fields = (state.step + 1, params, opt_state, average, carried, remembered)
         return TrainState(*fields, state.seed, state.numbers), metrics
 
@@ -207,7 +204,7 @@ def _update_average(
     average: Params | None,
     free: Params,
     ema: float,
-    trained: "Trained | None",
+    trained: Trained,
     fixed: Params,
 ) -> Params | None:
     """Returns the exponential moving average of all parameters, of decay `ema`, after an update of
@@ -215,9 +212,9 @@ def _update_average(
     """
     if average is None:
         return None
-    previous = average if trained is None else trained.split(average)[0]
+    previous, _ = trained.split(average)
     updated = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, previous, free)
-    return updated if trained is None else trained.join(updated, fixed)
+    return trained.join(updated, fixed)
 
 
 def averages(statistics: Tree) -> set[tuple[str, ...]]:
@@ -232,21 +229,18 @@ def averages(statistics: Tree) -> set[tuple[str, ...]]:
     }
 
 
-class _ModelParams(NamedTuple):
-    """What the model computes with, made of the parameters that are trained."""
-
-    trained: "Trained"
-    fixed: Params
-
-    def __call__(self, free: Params, key: jax.Array) -> Params:
-        params_key = jax.random.fold_in(key, _PARAMETERS)  # the loss draws from the key itself
-        return self.trained.merge(self.trained.join(free, self.fixed), params_key)
+def _model_params(trained: Trained, fixed: Params, free: Params, key: jax.Array) -> Params:
+    """Returns what the model computes with, of the parameters that are trained, `free`, and the
+    `fixed` ones; `key` is that of the loss.
+    """
+    params_key = jax.random.fold_in(key, _PARAMETERS)  # the loss draws from the key itself
+    return trained.merge(trained.join(free, fixed), params_key)
 
 
 def _objective(
     loss: Loss,
     compute: str,
-    make_params: _ModelParams | None,
+    make_params: Callable[[Params, jax.Array], Params],
     layout: "Layout | None",
     params: Params,
     part: Part,
@@ -259,7 +253,7 @@ def _objective(
     trained.
     """
     batch, remembered = part
-    params = params if make_params is None else make_params(params, key)
+    params = make_params(params, key)
     if compute != "float32":
         params = jax.tree.map(lambda p: p.astype(compute), params)
     keywords = {} if remembered is None else {"remembered": remembered}

@@ -24,18 +24,21 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.training.step import Params
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
 
+Tree: TypeAlias = Any
+"""Arrays in any nesting: a state, the outputs of a system. What it is, its maker knows alone."""
+Params: TypeAlias = Mapping[str, Tree]
+"""Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
 _MOST_REPETITIONS = 4  # of a regular expression
 LORA = "lora"
 _LAYER = re.compile(r"(?:^|/)(\w*?)_(\d+)/")
@@ -244,6 +247,19 @@ class Trained:
             rates.append(pattern)
         lora = [("lora.on", list(self.on)), ("lora.also", list(self.also))] if self.rank else []
         return [("training.freeze", list(self.freeze)), ("training.rates", rates), *lora]
+
+
+ALL_TRAINED = Trained()
+
+
+def leaves_by_path(tree: Tree) -> dict[str, Tree]:
+    """Returns the leaves of a tree (arrays or `jax.ShapeDtypeStruct`) by path,
+    "params/encoder/kernel", in the tree's order.
+    """
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
 def compile_pattern(pattern: str, where: str) -> re.Pattern[str]:

@@ -23,7 +23,8 @@ from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.mixers import MIXERS
-from attnlab.training.kinds import by_path, kind_of
+from attnlab.training.kinds import kind_of
+from attnlab.training.trained import leaves_by_path
 from tests.attention.oracles import ORACLES, Oracle, part
 
 
@@ -317,7 +318,7 @@ def parameters(module: Mixer, seed: int = 0) -> Any:
         variables = jax.eval_shape(init, jax.random.key(0), x)
     assert set(variables) <= {"params"}, "something was sown while parameters were made"
     shapes = variables.get("params", {})
-    assert [path for path, _ in by_path(shapes) if kind_of(path) is None] == []  # see `kinds`
+    assert [path for path in leaves_by_path(shapes) if kind_of(path) is None] == []  # see `kinds`
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
     drawn = [

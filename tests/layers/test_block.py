@@ -57,7 +57,7 @@ def test_a_block_is_its_functions_in_order_each_placed_as_told(
         "other": product("other_attention"),
         "feed_forward": lambda x: feed_forward("relu", params["feed_forward"], x),
     }
-    expected = placed(params, {"norm": placement}, x, functions, "layer_norm")
+    expected = placed(params, {"norm": placement}, x, functions)
     actual = jax.jit(nn.apply(run, module))({"params": params}, x)
     np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-11)
 

@@ -15,7 +15,7 @@ from attnlab.layers.cells import HiddenState, Recurrent
 from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import LSTMStack
 from tests.rounding import assert_close
-from tests.systems.oracles.parts import inputs, lstm
+from tests.systems.oracles.parts import layer_step
 
 B, T, E, H = 3, 6, 4, 5
 LENGTHS = (6, 3, 0)
@@ -60,7 +60,7 @@ def test_a_layer_is_its_equations_over_the_real_tokens(
         state = (getattr(start, "c", start.h)[row], start.h[row])
         for t in reversed(range(T)) if reverse else range(T):
             if t < length:
-                state = lstm(params, state, inputs(params, x[row, t]))
+                state = layer_step(params, state, x[row, t])
             np.testing.assert_allclose(outputs[row, t], state[1], atol=1e-12)
         np.testing.assert_array_equal(last.h[row], outputs[row, 0 if reverse else -1])
         np.testing.assert_allclose(getattr(last, "c", last.h)[row], state[0], atol=1e-12)

@@ -26,7 +26,7 @@ def recurrent(params: Any, config: Config, x: Array, valid: Array) -> Array:
         state = nothing, nothing
         for t, token in enumerate(row):
             if valid[b, t]:
-                state = parts.lstm(params["cell"], state, parts.inputs(params["cell"], token))
+                state = parts.layer_step(params["cell"], state, token)
             result[b, t] = state[1] @ params["out"]["kernel"] if "out" in params else state[1]
     return result
 

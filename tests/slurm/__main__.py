@@ -12,6 +12,7 @@ sweeps have the same records, bit for bit, and no trial was at work twice at a t
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -28,10 +29,12 @@ from attnlab.experiments.plan.plan import Plan
 from attnlab.records import attempts
 from attnlab.records.locks import is_held
 from attnlab.records.stream import read_records
-from tests.slurm.compare import differences, overlaps
+from tests.training.kill_resume import differences
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENT = "tests/slurm/experiment.py"
+SAME = ("metrics.jsonl", "valid.json", "translations.txt")
+CLOCKED = ("decoding_seconds",)
 PATIENCE = 300.0  # seconds for anything to happen
 BEGAN = time.monotonic()
 
@@ -105,30 +108,45 @@ def disturbed(directory: Path) -> None:
 def compared(folder: Path) -> int:
     """Print the attempts of every trial and what differs; 0 if nothing does."""
     plan = Plan.read(folder / "slurm")
-    assert plan is not None
-    wrong = [
-        f"{trial.name}: {line}"
-        for trial in plan.trials()
-        for line in overlaps(trial.workdir(folder / "slurm"))
-    ]
+    wrong, starts = [], 0
     for trial in plan.trials():
-        print(
-            f"  {trial.name}:"
-            f" {'; '.join(map(described, attempts.read(trial.workdir(folder / 'slurm'))))}"
-        )
-        alone, disturbed_ = (trial.workdir(folder / name) for name in ("local", "slurm"))
-        wrong += [f"{trial.name}: {line}" for line in differences(alone, disturbed_)]
-    starts = sum(
-        record["event"] == "start"
-        for trial in plan.trials()
-        for record in attempts.read(trial.workdir(folder / "slurm"))
-    )
+        alone, workdir = (trial.workdir(folder / name) for name in ("local", "slurm"))
+        records = attempts.read(workdir)
+        print(f"  {trial.name}: {'; '.join(map(described, records))}")
+        lines = [*overlaps(workdir), *differences(alone, workdir, SAME)]
+        if timeless(alone / "results.json") != timeless(workdir / "results.json"):
+            lines.append("results.json")
+        wrong += [f"{trial.name}: {line}" for line in lines]
+        starts += sum(record["event"] == "start" for record in records)
     say(
         f"{len(plan.trials())} trials, {starts} attempts; against the sweep alone: "
         + ("DIFFERS" if wrong else "equal, bit for bit")
     )
     print(*wrong, sep="\n")
     return int(bool(wrong) or starts <= len(plan.trials()))
+
+
+def timeless(path: Path) -> dict[str, Any]:
+    """Results without what a clock says."""
+    results = json.loads(path.read_bytes())
+    return {key: value for key, value in results.items() if key not in CLOCKED}
+
+
+def overlaps(workdir: Path) -> list[str]:
+    """Attempts that began before the one before had ended, and steps that were trained again after
+    they had been saved.
+    """
+    wrong, saved, open_ = [], 0, False
+    for record in attempts.read(workdir):
+        if record["event"] == "start":
+            if record["step"] < saved:
+                wrong.append(f"went on from step {record['step']}, though {saved} was saved")
+            open_ = True
+        elif record["event"] == "end":
+            if not open_:
+                wrong.append("an end without a beginning")
+            saved, open_ = record["step"], False
+    return wrong
 
 
 def described(record: dict[str, Any]) -> str:

@@ -15,17 +15,7 @@ from attnlab.layers.norms import STATISTICS
 from attnlab.systems.vision.captioner import Captioner
 from tests.systems import tiny
 from tests.systems.checks import apart, check_heard
-from tests.systems.tiny import (
-    bound,
-    check_learnt,
-    drawn,
-    entropy_of,
-    fetched,
-    fitted,
-    make,
-    once,
-    wide,
-)
+from tests.systems.tiny import make, once, wide
 
 VOCABULARY = tiny.SIZES[Captioner]["target_vocabulary"]
 FEATURES = 5
@@ -93,7 +83,7 @@ def parameters(system: Captioner, read: np.ndarray, seed: int = 0) -> Any:
             return 1 + 0.3 * noise
         return noise / max(1, np.prod(noise.shape[:-1])) ** 0.5
 
-    return drawn(system, read, words(), seed=seed, rule=rule)
+    return tiny.drawn(system, read, words(), seed=seed, rule=rule)
 
 
 @once
@@ -103,7 +93,7 @@ def made(spec: dict[str, Any], of: str = "images") -> tuple[Any, Captioner, Any]
     """
     system = make(spec)
     params = parameters(system, images() if of == "images" else regions())
-    return fetched(bound(system, params)), system, params
+    return tiny.fetched(tiny.bound(system, params)), system, params
 
 
 @once
@@ -231,8 +221,8 @@ def check_learning(spec: dict[str, Any]) -> None:
     target = rng.integers(4, VOCABULARY, (8, 5)).astype(np.int32)
     target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
 
-    losses = fitted(make(spec), (read, target_in), entropy_of(target))
-    check_learnt(losses, VOCABULARY, last=0.1 * np.log(VOCABULARY))
+    losses = tiny.fitted(make(spec), (read, target_in), tiny.entropy_of(target))
+    tiny.check_learnt(losses, VOCABULARY, last=0.1 * np.log(VOCABULARY))
 
 
 def compared(

@@ -18,18 +18,7 @@ from attnlab.systems.protocol import Seq2Seq
 from tests.flags import SAME_ROUNDING
 from tests.rounding import assert_close
 from tests.systems import tiny
-from tests.systems.tiny import (
-    bound,
-    by_rows,
-    check_learnt,
-    drawn,
-    entropy_of,
-    fitted,
-    make,
-    named,
-    once,
-    wide,
-)
+from tests.systems.tiny import make, once, wide
 
 VOCABULARY = tiny.SIZES[Seq2Seq]["target_vocabulary"]
 _HEADS = {"name": "multihead", "heads": 2}
@@ -233,11 +222,11 @@ def parameters(system: Any, seed: int = 0) -> Any:
     """
 
     def rule(path: str, noise: np.ndarray) -> np.ndarray:
-        scaled = by_rows(noise) + path.endswith("/g")
+        scaled = tiny.by_rows(noise) + path.endswith("/g")
         return scaled / 3 if "strength" in path else scaled
 
     ids = jnp.ones((1, 2), jnp.int32)
-    return drawn(system, ids, ids, seed=seed, rule=rule)
+    return tiny.drawn(system, ids, ids, seed=seed, rule=rule)
 
 
 def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -269,7 +258,7 @@ def made(spec: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         start = functools.partial(system.apply, {"params": params}, memory, method="start")
         return memory, start(5), by_row(start(9), len(source))
 
-    call = bound(system, params)
+    call = tiny.bound(system, params)
     return call, system, functools.partial(slope, params), functools.partial(begin, params)
 
 
@@ -295,8 +284,7 @@ def begun(spec: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The memory of the source of `batch`, a state with room for 5 words, whose rows stand at one
     step, and one with room for 9, whose rows stand at steps of their own.
     """
-    result: tuple[Any, Any, Any] = made(spec)[3](batch()[0])
-    return result
+    return made(spec)[3](batch()[0])
 
 
 def check_causality(spec: dict[str, Any]) -> None:
@@ -384,7 +372,7 @@ def check_heard(spec: dict[str, Any], *gradients: Any, least: float = 1e-9) -> N
     for those that rightly get none: a key's bias shifts all scores of a row alike.
     """
     rightly = ("w_key/bias", *SILENT.get(spec["name"], ()))
-    draws = [named(gradient) for gradient in gradients]
+    draws = [tiny.named(gradient) for gradient in gradients]
     assert all(np.isfinite(array).all() for draw in draws for array in draw.values())
     silent = [
         path
@@ -443,8 +431,8 @@ def check_learning(spec: dict[str, Any]) -> None:
     source, target = rng.integers(4, VOCABULARY, (8, 4)), rng.integers(4, VOCABULARY, (8, 3))
     target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
 
-    losses = fitted(make(spec), (source, target_in), entropy_of(target))
-    check_learnt(losses, VOCABULARY, last=0.01, below=0.3)
+    losses = tiny.fitted(make(spec), (source, target_in), tiny.entropy_of(target))
+    tiny.check_learnt(losses, VOCABULARY, last=0.01, below=0.3)
 
 
 def check_dropout(spec: dict[str, Any]) -> None:

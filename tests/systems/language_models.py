@@ -15,17 +15,7 @@ from attnlab.systems.protocol import LanguageModel
 from tests.rounding import assert_close
 from tests.systems import tiny
 from tests.systems.checks import TIED, check_heard
-from tests.systems.tiny import (
-    bound,
-    by_rows,
-    check_learnt,
-    drawn,
-    fetched,
-    fitted,
-    make,
-    once,
-    wide,
-)
+from tests.systems.tiny import make, once, wide
 
 VOCABULARY = tiny.SIZES[LanguageModel]["vocabulary"]
 ROUNDING = 16  # machine epsilons of the largest number by which two forms of one sum may differ
@@ -130,7 +120,7 @@ LARGER["attention_lm"] = {**LARGER["lstmn_lm"], "state": 24}
 def parameters(system: Any, *arguments: Any, seed: int = 0) -> Any:
     """Of N(0, 4/rows), large enough for weights to differ."""
     read = arguments or (jnp.ones((1, 2), jnp.int32),)
-    return drawn(system, *read, seed=seed, rule=lambda _, noise: 2 * by_rows(noise))
+    return tiny.drawn(system, *read, seed=seed, rule=lambda _, noise: 2 * tiny.by_rows(noise))
 
 
 def batch(seed: int = 1) -> np.ndarray:
@@ -151,7 +141,7 @@ def _made(spec: dict[str, Any]) -> tuple[Any, Any, Any]:
         logits: Any = system.apply({"params": params}, tokens)
         return jnp.where(jnp.arange(tokens.shape[1])[:, None] < until, logits**2, 0.0).sum()
 
-    return fetched(bound(system, params)), system, functools.partial(slope, params)
+    return tiny.fetched(tiny.bound(system, params)), system, functools.partial(slope, params)
 
 
 def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
@@ -292,7 +282,9 @@ def check_learning(spec: dict[str, Any]) -> None:
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens)
         return losses[:, 1:].mean() + 0 * losses.sum()  # the first token is a throw of dice
 
-    check_learnt(fitted(make(spec), (read,), cost, steps=200), VOCABULARY, last=0.05, above=0.5)
+    tiny.check_learnt(
+        tiny.fitted(make(spec), (read,), cost, steps=200), VOCABULARY, last=0.05, above=0.5
+    )
 
 
 def check_dropout(spec: dict[str, Any]) -> None:

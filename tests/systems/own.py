@@ -30,13 +30,8 @@ from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from attnlab.systems.vision import protocol as vision
 from attnlab.systems.vision.captioner import Captioner
-from attnlab.systems.vision.protocol import (
-    Detector,
-    ImageClassifier,
-    PixelClassifier,
-    VisualAnswerer,
-)
 from tests.systems import (
     captioners,
     checks,
@@ -60,9 +55,11 @@ KINDS: Mapping[type[System], Any] = {
     LanguageModel: language_models,
     Classifier: classifiers,
     TokenClassifier: token_classifiers,
-    **dict.fromkeys((ImageClassifier, PixelClassifier, Detector), image_systems),
+    **dict.fromkeys(
+        (vision.ImageClassifier, vision.PixelClassifier, vision.Detector), image_systems
+    ),
     Captioner: captioners,
-    VisualAnswerer: visual_answerers,
+    vision.VisualAnswerer: visual_answerers,
 }
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []
@@ -117,6 +114,18 @@ def _function(path: str) -> Any:
         raise UserError(f"--oracle={path}: {error}; write module:function") from error
 
 
+def read(room: Any, spec: dict[str, Any], texts: int = 0) -> tuple[Any, ...]:
+    """What a system of a room reads; of classifiers so many texts, by default as many as it must."""
+    if room is image_systems:
+        return (image_systems.shown(spec),)
+    if room is captioners:
+        return captioners.images(), captioners.words()
+    if room is classifiers:
+        return tuple(classifiers.batch(texts or (2 if "inter_attention" in spec else 1)))
+    result = room.batch()
+    return result if isinstance(result, tuple) else (result,)
+
+
 def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Settings with every slot for a mechanism taken."""
     known = fields(system)
@@ -149,8 +158,7 @@ def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     config = ConfigDict({"system": spec})
     complete(ConfigNode(config, "", Alone))
     validate(config, Alone)
-    result: dict[str, Any] = to_dict(config)["system"]
-    return result
+    return to_dict(config)["system"]
 
 
 def _promises(

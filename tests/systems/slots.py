@@ -2,7 +2,8 @@
 declares; and the shapes it promises.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flax.struct
@@ -15,13 +16,8 @@ from attnlab.attention.view import EVERYTHING
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
+from attnlab.systems.vision import protocol as vision
 from attnlab.systems.vision.captioner import Captioner
-from attnlab.systems.vision.protocol import (
-    Detector,
-    ImageClassifier,
-    PixelClassifier,
-    VisualAnswerer,
-)
 
 Note = Callable[[bool, str], None]
 ROWS = 3
@@ -40,46 +36,35 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
     """
     inside: list[str] = []
 
-    def asked(verb: str, *declared: tuple[bool, str]) -> None:
+    @contextlib.contextmanager
+    def asked(*declared: tuple[bool, str]) -> Iterator[None]:
         for holds, what in () if inside else declared:
             note(holds, what)
-        inside.append(verb)
+        inside.append("asked")
+        yield
+        inside.pop()
 
     class Watched(mechanism):  # type: ignore[misc]
         """As its base."""
 
-        def remember(
-            self, source: Any, valid: Any = None, capacity: Any = None, positions: Any = 0
-        ) -> Any:
+        def remember(self, source: Any, valid: Any = None, *rest: Any, **named: Any) -> Any:
             handed = valid is None or need.padding
-            asked("remember", (handed, "padding=False, but it is handed `valid`"))
-            made = super().remember(source, valid, capacity, positions=positions)
-            return _left(inside, made)
+            with asked((handed, "padding=False, but it is handed `valid`")):
+                return super().remember(source, valid, *rest, **named)
 
-        def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
-            asked("extend", (need.cache, "cache=False, but its memory is extended"))
-            return _left(inside, super().extend(memory, source, valid))
+        def extend(self, *given: Any, **named: Any) -> Any:
+            with asked((need.cache, "cache=False, but its memory is extended")):
+                return super().extend(*given, **named)
 
-        def remember_pairs(
-            self,
-            keys: Any,
-            values: Any,
-            valid: Any = None,
-            capacity: Any = None,
-            positions: Any = 0,
-        ) -> Any:
-            asked("remember_pairs", (need.values, "values=False, but keys and values come apart"))
-            return _left(
-                inside, super().remember_pairs(keys, values, valid, capacity, positions=positions)
-            )
+        def remember_pairs(self, *given: Any, **named: Any) -> Any:
+            with asked((need.values, "values=False, but keys and values come apart")):
+                return super().remember_pairs(*given, **named)
 
-        def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
+        def extend_pairs(self, *given: Any, **named: Any) -> Any:
             declared = need.values and need.cache
-            asked(
-                "extend_pairs",
-                (declared, "values or cache False, but a memory of keys and values is extended"),
-            )
-            return _left(inside, super().extend_pairs(memory, keys, values, valid))
+            what = "values or cache False, but a memory of keys and values is extended"
+            with asked((declared, what)):
+                return super().extend_pairs(*given, **named)
 
         def read(
             self,
@@ -91,8 +76,8 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
         ) -> Any:
             wanted, one_by_one = need.under(view.rule), stepping[0]
             carried = isinstance(history, Carried)
-            asked(
-                "read",
+            before = history.content if carried else history
+            declared = (
                 (need.dense or not wanted.dense, "dense=False, but it is given a rule of its own"),
                 (
                     wanted.direction == need.direction,
@@ -108,24 +93,18 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                     "history=True, but a look of decoding is not told of the looks before",
                 ),
             )
-            before = history.content if carried else history
-            reading = super().read(query, memory, view, weights=weights, history=before)
-            reading = _left(inside, reading)
+            with asked(*declared):
+                reading = super().read(query, memory, view, weights=weights, history=before)
             return reading.replace(history=Carried(reading.history)) if carried else reading
 
         def initial_history(self, memory: Any) -> Any:
             if inside:
                 return super().initial_history(memory)
             expected = need.history or not stepping[0]  # a whole text may begin with it
-            asked("initial_history", (expected, "history=False, but it is asked what to carry"))
-            return Carried(_left(inside, super().initial_history(memory)))
+            with asked((expected, "history=False, but it is asked what to carry")):
+                return Carried(super().initial_history(memory))
 
     return Watched
-
-
-def _left(inside: list[str], result: Any) -> Any:
-    inside.pop()
-    return result
 
 
 def check_slots_and_shapes(
@@ -167,8 +146,11 @@ def check_slots_and_shapes(
         Classifier: lambda: _classifies(system),
         TokenClassifier: lambda: _labels(system),
         Captioner: lambda: _decodes(system, _images(8, 12), stepping),
-        VisualAnswerer: lambda: _answers(system),
-        **dict.fromkeys((ImageClassifier, PixelClassifier, Detector), lambda: _sees(system, shown)),
+        vision.VisualAnswerer: lambda: _answers(system),
+        **dict.fromkeys(
+            (vision.ImageClassifier, vision.PixelClassifier, vision.Detector),
+            lambda: _sees(system, shown),
+        ),
     }
     for kind, check in kinds.items():
         if isinstance(system, kind):
@@ -311,11 +293,11 @@ def _sees(system: Any, images: Any) -> None:
     """
     result = jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
     match system:
-        case ImageClassifier():
+        case vision.ImageClassifier():
             _logits(result, ROWS, system.classes)
-        case PixelClassifier():
+        case vision.PixelClassifier():
             _logits(result, *images.shape[:3], system.classes)
-        case Detector():
+        case vision.Detector():
             layers = result.logits.shape[0]
             _logits(result.logits, layers, ROWS, system.queries, system.classes + 1)
             _logits(result.boxes, layers, ROWS, system.queries, 4)

@@ -15,14 +15,8 @@ from attnlab.attention.protocol import MAPS
 from attnlab.systems import SYSTEMS
 from attnlab.tasks.maps import maps_of, recorded
 from tests.layers.test_sensitivity import differences
-from tests.systems import (
-    captioners,
-    classifiers,
-    image_systems,
-    language_models,
-    visual_answerers,
-)
-from tests.systems.own import KINDS
+from tests.systems import classifiers, image_systems, language_models, visual_answerers
+from tests.systems.own import KINDS, read
 from tests.systems.tiny import by_rows, drawn, make, seldom, wide
 
 READERS = {
@@ -83,33 +77,26 @@ ROWS = {"self_attentive": 3, "attention_pooling-multihead": 2}  # of a hop or he
 DEFAULT = ("self_attentive", "lstmn_pair-deep", "stacked_attention", "detr", "vit")
 
 
-def read_by(room: Any, name: str) -> tuple[Any, ...]:
-    """What a setting reads."""
-    if room is image_systems:
-        return (image_systems.shown(room.SPECS[name]),)
-    return tuple(room.batch(2)) if room is classifiers else room.batch()
-
-
 @pytest.mark.parametrize("name", seldom(SIDES, *DEFAULT))
 def test_maps_lie_between_what_they_name(name: str) -> None:
     """A row for each look, hop or head; a text without a token is looked at nowhere."""
     room, sides = SIDES[name]
-    system, read = make(room.SPECS[name]), read_by(room, name)
-    beside = {classifiers: (2,), image_systems: read}.get(room, ())
+    system, given = make(room.SPECS[name]), read(room, room.SPECS[name], 2)
+    beside = {classifiers: (2,), image_systems: given}.get(room, ())
     params = room.parameters(system, *beside)
     look = jax.jit(functools.partial(system.apply, mutable=[MAPS]))
-    maps = system.maps(look({"params": params}, *read)[1].get(MAPS, {}))
+    maps = system.maps(look({"params": params}, *given)[1].get(MAPS, {}))
     assert {key: (one.rows, one.columns) for key, one in maps.items()} == sides
-    texts = dict(zip(("source", "target_in"), read, strict=False)) if room is classifiers else {}
+    texts = dict(zip(("source", "target_in"), given, strict=False)) if room is classifiers else {}
     if room is visual_answerers:
-        joined = np.pad(read[1], ((0, 0), (1, 0)), constant_values=1)
-        texts = {"question": read[1], "joined": joined}
+        joined = np.pad(given[1], ((0, 0), (1, 0)), constant_values=1)
+        texts = {"question": given[1], "joined": joined}
         assert system.grid(visual_answerers.SHAPE) == visual_answerers.GRID
     lengths = {"image": PLACES.get(name, 12), "queries": 3, "hops": ROWS.get(name, 1)}
     lengths |= {key: ids.shape[1] for key, ids in texts.items()}
     for map_name, one in maps.items():
         weights = np.asarray(one.weights)
-        assert weights.shape[0::2] == (len(read[0]), lengths[one.rows]), map_name
+        assert weights.shape[0::2] == (len(given[0]), lengths[one.rows]), map_name
         assert weights.shape[3] == lengths[one.columns], map_name
         real = (
             texts[one.columns] != 0 if one.columns in texts else np.ones(weights.shape[::3], bool)
@@ -127,11 +114,8 @@ def one_row(name: str) -> tuple[Any, Any, list[np.ndarray]]:
     """The first setting of a system, tiny; its parameters; and one row of what it reads."""
     rooms: set[Any] = set(KINDS.values())
     room, spec = next((r, s) for r in rooms for s in r.SPECS.values() if s["name"] == name)
-    read: Any = [image_systems.shown(spec)] if room is image_systems else None
-    read = [captioners.images(), captioners.words()] if room is captioners else read
-    read = room.batch(max(SYSTEMS.resolve(name).texts)) if room is classifiers else read
-    read = room.batch() if read is None else read
-    rows = [x[1:2] for x in ([read] if isinstance(read, np.ndarray) else read)]
+    texts = max(SYSTEMS.resolve(name).texts) if room is classifiers else 0
+    rows = [x[1:2] for x in read(room, spec, texts)]
     system = make(spec)
     return system, drawn(system, *rows, rule=lambda _, noise: by_rows(noise)), rows
 

@@ -19,6 +19,7 @@ from tests.systems import (
     language_models,
     visual_answerers,
 )
+from tests.systems.own import read
 from tests.systems.tiny import SIZES, kind_of
 from tests.test_lengths import check_refused
 
@@ -161,18 +162,6 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
         "cnn halves images until 8 x 8": {"backbone": {"name": "cnn", "widths": (2, 2, 2)}}
     },
 }
-
-
-def read(room: Any, spec: dict[str, Any]) -> tuple[Any, ...]:
-    """What a system of a room reads."""
-    if room is image_systems:
-        return (image_systems.shown(spec),)
-    if room is captioners:
-        return captioners.images(), captioners.words()
-    if room is classifiers:
-        return tuple(classifiers.batch(2 if "inter_attention" in spec else 1))
-    result = room.batch()
-    return result if isinstance(result, tuple) else (result,)
 
 
 @pytest.mark.quick

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.systems import SYSTEMS
-from tests.systems.own import KINDS
-from tests.systems.test_misfits import read
+from tests.systems.own import KINDS, read
 from tests.systems.tiny import make, seldom
 
 FIRST = {

@@ -48,8 +48,7 @@ def vit(patch: int, width: int, layers: int, number: int) -> dict[str, Any]:
 
 
 def published(name: str) -> dict[str, Any]:
-    system: dict[str, Any] = configs.to_dict(configs.load(f"configs/text_to_text.py:{name}").system)
-    return system
+    return configs.to_dict(configs.load(f"configs/text_to_text.py:{name}").system)
 
 
 _LOOKS = heads(32, head_width=128, score="dot")

@@ -75,10 +75,7 @@ COMPARED = {
 def actual_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of its oracle."""
     room, spec, of = COMPARED[case]
-    result: tuple[np.ndarray, np.ndarray] = room.compared(
-        spec, ORACLES[spec["name"]], oracle_settings(spec), **of
-    )
-    return result
+    return room.compared(spec, ORACLES[spec["name"]], oracle_settings(spec), **of)
 
 
 QUICK = {room: case for case, (room, _, _) in reversed(COMPARED.items())}.values()

@@ -21,7 +21,7 @@ def test_an_image_is_given_once_for_all_questions_about_it(name: str) -> None:
     """Logits are those of a batch that has it beside each of them."""
     call, params = prepared(SPECS[name])
     images = IMAGES[:2]
-    beside = call(params, np.repeat(images, 2, axis=0), QUESTIONS).logits
+    beside = call(params, np.repeat(images, 2, axis=0), QUESTIONS)[0]
     once = answered(SPECS[name], images, QUESTIONS)
     np.testing.assert_allclose(once, beside, rtol=1e-9, atol=1e-11)
 

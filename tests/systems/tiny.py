@@ -17,13 +17,8 @@ from attnlab.config.registry import build
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from attnlab.systems.vision import protocol as vision
 from attnlab.systems.vision.captioner import Captioner
-from attnlab.systems.vision.protocol import (
-    Detector,
-    ImageClassifier,
-    PixelClassifier,
-    VisualAnswerer,
-)
 from attnlab.training.drawing import first_params
 
 SIZES: Mapping[type[System], dict[str, int]] = {
@@ -31,9 +26,12 @@ SIZES: Mapping[type[System], dict[str, int]] = {
     LanguageModel: {"vocabulary": 13},
     Classifier: {"vocabulary": 17, "classes": 3},
     TokenClassifier: {"vocabulary": 11, "outputs": 11},  # as many as a masked language model needs
-    **{kind: {"classes": 3} for kind in (ImageClassifier, PixelClassifier, Detector)},
+    **{
+        kind: {"classes": 3}
+        for kind in (vision.ImageClassifier, vision.PixelClassifier, vision.Detector)
+    },
     Captioner: {"target_vocabulary": 11},
-    VisualAnswerer: {"vocabulary": 17, "classes": 3},
+    vision.VisualAnswerer: {"vocabulary": 17, "classes": 3},
 }
 """What a task would supply, by kind."""
 STEPS = 120

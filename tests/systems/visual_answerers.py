@@ -2,14 +2,13 @@
 AssertionError; tiny ones, and what they read.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.protocol import MAPS
-from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import VisualAnswerer
 from tests.systems import tiny
 from tests.systems.checks import check_heard
@@ -52,13 +51,6 @@ SPECS: dict[str, dict[str, Any]] = {
 COMPARED = SPECS
 
 
-class Pass(NamedTuple):
-    """Of one batch: logits [B,C] and maps."""
-
-    logits: np.ndarray
-    maps: dict[str, AttentionMap]
-
-
 def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Images [4,6,9,3] and questions [4,8]: rows of several lengths, one of them without a word."""
     images = np.random.default_rng(seed).normal(size=(4, *SHAPE))
@@ -79,23 +71,20 @@ def parameters(system: VisualAnswerer, seed: int = 0) -> Any:
 
 @once
 def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
-    """`call(params, images, questions)` to a `Pass` in float64, compiled once, and parameters."""
+    """`call(params, images, questions)` to logits [B,C] and maps in float64, compiled once, and
+    parameters.
+    """
     system = make(spec)
-    names: list[tuple[str, str, str]] = []
 
     @jax.jit
     def run(params: Any, images: jax.Array, questions: jax.Array) -> Any:
         logits, left = system.apply({"params": params}, images, questions, mutable=[MAPS])
-        maps = system.maps(dict(left).get(MAPS, {}))
-        names[:] = [(name, one.rows, one.columns) for name, one in maps.items()]
-        return logits, {name: one.weights for name, one in maps.items()}
+        return logits, system.maps(dict(left).get(MAPS, {}))
 
-    def call(params: Any, images: np.ndarray, questions: np.ndarray) -> Pass:
+    def call(params: Any, images: np.ndarray, questions: np.ndarray) -> Any:
         with jax.enable_x64(True):
             given = wide(params), jnp.asarray(wide(images)), jnp.asarray(questions)
-            logits, maps = jax.device_get(run(*given))
-        named = {name: AttentionMap(maps[name], query, key) for name, query, key in names}
-        return Pass(np.asarray(logits), named)
+            return jax.device_get(run(*given))
 
     return call, parameters(system)
 
@@ -116,11 +105,11 @@ def check_rows(spec: dict[str, Any]) -> None:
     """Another colour of a corner, or another word, gives other logits there, and nowhere else."""
     call, params = prepared(spec)
     images, questions = batch()
-    before = call(params, images, questions).logits
+    before = call(params, images, questions)[0]
     seen, asked = images.copy(), questions.copy()
     seen[0, :2, :2] += 1.0
     asked[0, 1] = asked[0, 1] % 12 + 5
-    for after in (call(params, seen, questions).logits, call(params, images, asked).logits):
+    for after in (call(params, seen, questions)[0], call(params, images, asked)[0]):
         assert np.abs(after[0] - before[0]).max() > 1e-5
         np.testing.assert_allclose(after[1:], before[1:], rtol=1e-12, atol=1e-12)
 
@@ -129,7 +118,7 @@ def check_padding(spec: dict[str, Any]) -> None:
     """More padding behind the questions changes no logit; a question without a word is finite."""
     call, params = prepared(spec)
     images, questions = batch()
-    before = call(params, images, questions).logits
+    before = call(params, images, questions)[0]
     assert np.isfinite(before).all()
     longer = np.pad(questions, ((0, 0), (0, 2)))
     after = answered(spec, images, longer)
@@ -152,7 +141,7 @@ def check_maps(spec: dict[str, Any]) -> None:
     """All are distributions; the places of an image are those of `grid`."""
     call, params = prepared(spec)
     places = np.prod(make(spec).grid(SHAPE))
-    for name, one in call(params, *batch()).maps.items():
+    for name, one in call(params, *batch())[1].items():
         np.testing.assert_allclose(one.weights[:3].sum(axis=-1), 1.0, atol=1e-12, err_msg=name)
         if one.columns == "image" != one.rows:
             assert one.weights.shape[-1] == places, f"{name}: {one.weights.shape}, {places} places"
@@ -181,7 +170,7 @@ def compared(
     call, params = prepared(spec)
     images, questions = batch()
     told = oracle(wide(params), settings, wide(images), questions)
-    return call(params, images, questions).logits[:3], told[:3]
+    return call(params, images, questions)[0][:3], told[:3]
 
 
 CHECKS = {

@@ -20,7 +20,7 @@ from attnlab.tasks.classification import Classification, macro_f1
 from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from tests.refusals import check_refused
-from tests.systems.oracles.self_attentive import penalties
+from tests.systems.oracles.classifiers import penalties
 from tests.tasks.tiny import changed, check_items, looked, noisy
 from tests.tasks.tiny_labelled import batch_of, load
 
@@ -103,7 +103,9 @@ def test_the_penalty_is_added_with_its_weight(model: Model) -> None:
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.params)
     real = batch["label"] > 0
     expected = sum(
-        penalties(wide, batch[side][real]).sum() for side in ("source", "target") if side in batch
+        penalties(wide, {}, batch[side][real]).sum()
+        for side in ("source", "target")
+        if side in batch
     )
     assert float(sums["hops"]) == pytest.approx(expected, rel=1e-5) and expected > 0
     assert float(total) == pytest.approx(float(sums["cross_entropy"]) + 0.01 * expected, rel=1e-5)

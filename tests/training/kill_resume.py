@@ -222,27 +222,23 @@ def killed_until_done(
             assert len(re.findall(".*(?:error|Traceback).*", errors)) == 1, errors
 
 
-def differences(one: Path, other: Path) -> list[str]:
-    """What differs between two finished workdirs: metric stream, and the digests of every array of
-    the last checkpoint.
+def differences(one: Path, other: Path, files: tuple[str, ...] = ("metrics.jsonl",)) -> list[str]:
+    """What differs between two finished workdirs: files, and the digests of every array of the last
+    checkpoint, and its step.
     """
+    wrong = [name for name in files if (one / name).read_bytes() != (other / name).read_bytes()]
+    first, second = digests(one), digests(other)
+    return wrong + [path for path in first | second if first.get(path) != second.get(path)]
+
+
+def digests(workdir: Path) -> dict[str, object]:
+    """The digest of every array of the last checkpoint, and its step."""
     from attnlab.training.checkpoints import Checkpoints
 
-    lines = []
-    if (one / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes():
-        lines.append("metrics.jsonl")
-    records = []
-    for workdir in (one, other):
-        checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
-        if checkpoints.steps()[-1] != STEPS:
-            lines.append(f"{workdir}: last step {checkpoints.steps()[-1]}")
-        records.append(checkpoints._store().read_record(checkpoints.steps()[-1]))
-        checkpoints.close()
-    return lines + [
-        path
-        for path in records[0]["arrays"]
-        if records[0]["arrays"][path] != records[1]["arrays"].get(path)
-    ]
+    checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
+    record = checkpoints._store().read_record(checkpoints.steps()[-1])
+    checkpoints.close()
+    return {"step": record["step"], **record["arrays"]}
 
 
 def compared(one: Path, other: Path, note: Path) -> list[str]:

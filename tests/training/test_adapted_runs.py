@@ -2,7 +2,6 @@
 and gone on with, and several as one program.
 """
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Lora, Parallel
@@ -20,7 +18,7 @@ from attnlab.training.trained import Trained
 from attnlab.training.updates import Updates, best_params
 from attnlab.weights.names import flat
 from tests.training.test_stacked import Lines, check_trained_both_ways
-from tests.training.toy import FEATURES, Line, points, run, settings
+from tests.training.toy import FEATURES, Line, last_state, points, run, settings, steps_on
 
 FROZEN = {"training__freeze": ("layer_1",), "training__rates": ("b$=0.5",)}
 ADAPTED = {"lora": {"rank": 2, "alpha": 4.0, "dropout": 0.0, "on": ("layer_0",), "also": ("b$",)}}
@@ -72,11 +70,9 @@ def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: An
         place, task = backend(Parallel(backend=name, devices=devices)), Deep()
         options = {"accumulate": accumulate, "ema": 0.5, "trained": trained}
         step = make_step(task.loss, task.weight, optimizer, **options)
-        state = place.place(Updates.of(config).first_states(task)(0))
-        program = place.compile(step, state, place.feed(points(2)))
-        for number in range(3):
-            state, metrics = program(state, place.feed(points(3 * number + 2)))
-        return place.fetch(state), place.fetch(metrics)
+        batches = [points(3 * number + 2) for number in range(3)]
+        *_, after = steps_on(place, step, Updates.of(config).first_states(task)(0), batches)
+        return tuple(map(place.fetch, after))
 
     (actual, told), (expectation, expected) = after(name, devices, accumulate), after("mesh", 1, 1)
     assert float(told["grad_norm"]) == pytest.approx(float(expected["grad_norm"]), rel=1e-5)
@@ -91,12 +87,7 @@ def test_stopped_and_resumed_equals_uninterrupted(which: Any, tmp_path: Path) ->
     run(tmp_path / "whole", config, task)
     assert run(tmp_path / "cut", config, task, stop=5).state == "interrupted"
     assert run(tmp_path / "cut", config, task).state == "done"
-    states = []
-    for name in ("whole", "cut"):
-        with contextlib.closing(
-            Checkpoints(tmp_path / name / "checkpoints", 2, read_only=True)
-        ) as store:
-            states.append(store.restore(Updates.of(config).saved_like(task)).tree)
+    states = [last_state(tmp_path / name, config, task).tree for name in ("whole", "cut")]
     jax.tree.map(np.testing.assert_array_equal, *states)
     metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "cut")]
     assert metrics[0] == metrics[1]

@@ -98,11 +98,6 @@ def written(checkpoints: Checkpoints, *step: Any, **how: Any) -> None:
     checkpoints.wait()
 
 
-def environment() -> dict[str, str]:
-    """Of a process that saves checkpoints."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-
-
 def flip(file: Path, position: int, bit: int) -> None:
     """Flip one bit of a file."""
     content = bytearray(file.read_bytes())
@@ -215,7 +210,6 @@ def test_flipped_bits_are_detected_or_harmless(copied: Path, three_steps: Path) 
                     outcomes[file, position] = "found"
                 else:  # padding nobody reads
                     assert_equal(restored, 3, 3)
-                    assert restored is not None
                     assert restored.meta == {"loss": pytest.approx(0.3), "history": [1, 2]}
             shutil.copy(three_steps / file, copied / file)
     size = (copied / chunks).stat().st_size
@@ -463,7 +457,8 @@ def test_full_disk(tmp_path: Path) -> None:
     mount = f'mount -t tmpfs -o size=3m none "{tmp_path}"'
     command = f'{mount} && exec "{sys.executable}" -c "$0" "{tmp_path}"'
     unshared = ["unshare", "-rm", "sh", "-c", command, FULL]
-    done = subprocess.run(unshared, capture_output=True, text=True, env=environment(), timeout=60)
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(unshared, capture_output=True, text=True, env=own, timeout=60)
     first, *lines = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == "", done.stderr
     words = "step 2 was not saved; the last good step is 1"

@@ -3,8 +3,6 @@ it does not use, and keeps freed memory."""
 
 import os
 import platform
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +10,7 @@ import jax
 import pytest
 
 from attnlab.training import devices
+from tests.commands.tiny import alone
 
 MESH = SimpleNamespace(mesh=SimpleNamespace(shape={"data": 2, "fsdp": 4, "tensor": 1}))
 
@@ -64,14 +63,7 @@ def faults(**environment: str) -> tuple[bool, int]:
     """Whether freed memory is kept, and how many pages a block of 80 MiB costs the second time."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     own.pop("GLIBC_TUNABLES", None)
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**own, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    kept, count = map(int, process.stdout.split())
+    kept, count = map(int, alone(PROGRAM, env={**own, **environment}).split())
     return bool(kept), count
 
 

@@ -9,7 +9,8 @@ from attnlab.commands.networks import parameter_shapes
 from attnlab.config.registry import Table
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from attnlab.training.kinds import KINDS, by_path, decayed_by_kind, differently_decayed, kind_of
+from attnlab.training.kinds import KINDS, decayed_by_kind, differently_decayed, kind_of
+from attnlab.training.trained import leaves_by_path
 from tests.tasks.test_configs import load
 from tests.tasks.test_parts import SMALL, slots
 
@@ -35,9 +36,8 @@ def _try_parts(file: str, name: str, overrides: list[str]) -> dict[str, Any]:
     each of its slots, and so on in the slots of these parts.
     """
     config = load(file, name, overrides)
-    no_kind = {
-        path: leaf for path, leaf in by_path(parameter_shapes(config)) if kind_of(path) is None
-    }
+    leaves = leaves_by_path(parameter_shapes(config))
+    no_kind = {path: leaf for path, leaf in leaves.items() if kind_of(path) is None}
     for slot, table in slots(config):
         if table.kind in NO_MODULES:
             continue
@@ -101,7 +101,6 @@ def test_every_parameter_of_every_system_has_a_kind() -> None:
         config = load(file, name)
         if config.system.name not in systems:
             systems.add(config.system.name)
-            assert [
-                path for path, _ in by_path(parameter_shapes(config)) if kind_of(path) is None
-            ] == []
+            paths = leaves_by_path(parameter_shapes(config))
+            assert [path for path in paths if kind_of(path) is None] == []
     assert systems == set(SYSTEMS.names())

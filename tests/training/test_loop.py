@@ -24,8 +24,8 @@ from attnlab.training.mesh import Layout
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
 from attnlab.training.settings import Parallel
-from attnlab.training.updates import Updates, best_params
-from tests.training.toy import Line, Noisy, Trailing, points, run, settings
+from attnlab.training.updates import best_params
+from tests.training.toy import Line, Noisy, Trailing, last_state, points, run, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")
 FULL = pytest.mark.full
@@ -48,15 +48,6 @@ def recorded(workdir: Path) -> bytes:
 def files(folder: Path) -> dict[Path, bytes]:
     """All files below a folder, and what is in them."""
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def last_state(workdir: Path, config: Any, task: Any = None) -> Any:
-    """The newest state as host arrays, and what is stored beside it."""
-    checkpoints = Checkpoints(workdir / "checkpoints", 1, read_only=True)
-    restored = checkpoints.restore(Updates.of(config).saved_like(task or Line()))
-    checkpoints.close()
-    assert restored is not None
-    return restored
 
 
 @pytest.mark.quick

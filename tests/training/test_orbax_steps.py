@@ -9,20 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.training.orbax_steps import (
-    disk_full,
-    fingerprint,
-    first_os_error,
-    leaves_by_path,
-    short_reason,
-)
+from attnlab.training import orbax_steps
+from attnlab.training.trained import leaves_by_path
 
 
 def test_fingerprint_is_of_values_in_c_order() -> None:
     """The memory layout does not count; a value, the shape, the dtype and the sign of zero do."""
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     equal = [np.asfortranarray(array), array[:, :].copy(), np.repeat(array, 2, axis=1)[:, ::2]]
-    assert all(fingerprint(copy) == fingerprint(array) for copy in equal)
+    assert all(orbax_steps.fingerprint(copy) == orbax_steps.fingerprint(array) for copy in equal)
     other = [
         array + np.eye(2, 3, dtype=np.float32) * 1e-6,
         array.reshape(3, 2),
@@ -31,7 +26,7 @@ def test_fingerprint_is_of_values_in_c_order() -> None:
         -array,
     ]
     digests = [
-        str(fingerprint(other_array))
+        str(orbax_steps.fingerprint(other_array))
         for other_array in [array, *other, np.where(array == 0, -0.0, array).astype(np.float32)]
     ]
     assert len(set(digests)) == len(digests)
@@ -39,8 +34,8 @@ def test_fingerprint_is_of_values_in_c_order() -> None:
 
 def test_fingerprint_takes_scalars_and_bfloat16() -> None:
     """0-d arrays and dtypes without a buffer interface."""
-    assert fingerprint(np.asarray(3))["shape"] == []
-    assert fingerprint(np.asarray(jnp.ones(2, jnp.bfloat16)))["dtype"] == "bfloat16"
+    assert orbax_steps.fingerprint(np.asarray(3))["shape"] == []
+    assert orbax_steps.fingerprint(np.asarray(jnp.ones(2, jnp.bfloat16)))["dtype"] == "bfloat16"
 
 
 def test_paths_do_not_depend_on_the_kind_of_leaf() -> None:
@@ -70,12 +65,12 @@ def test_the_cause_is_found_behind_other_errors(
     cause: Exception, full: bool, number: int | None
 ) -> None:
     error = raised_from(cause)
-    assert disk_full(error) == full
-    refused = first_os_error(error)
+    assert orbax_steps.disk_full(error) == full
+    refused = orbax_steps.first_os_error(error)
     assert (refused and refused.errno) == number
 
 
 def test_a_reason_is_one_short_line_of_what_it_was_raised_from() -> None:
-    assert short_reason(raised_from(KeyError("a\nb"))) == r"KeyError: 'a\nb'"
-    long = short_reason(ValueError("x" * 500))
+    assert orbax_steps.short_reason(raised_from(KeyError("a\nb"))) == r"KeyError: 'a\nb'"
+    long = orbax_steps.short_reason(ValueError("x" * 500))
     assert long == "ValueError: " + "x" * 160 + "..."

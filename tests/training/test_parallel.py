@@ -18,7 +18,7 @@ from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from tests.commands.tiny import under
 from tests.tasks.tiny import batch_of, load
-from tests.training.toy import FEATURES, ROWS, Line, Noisy, Trailing, points
+from tests.training.toy import FEATURES, ROWS, Line, Noisy, Trailing, points, steps_on
 
 STEPS = 4
 # Adam divides by the size of a gradient, also where the true one is zero (a key's bias): a larger
@@ -40,13 +40,8 @@ def trace(
     """State and metrics on the host after each of several steps."""
     place = backend(Parallel(backend=name, devices=devices))
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
-    state = place.place(begun(task))
-    program = place.compile(step, state, place.feed(batches[0]))
-    actual = []
-    for batch in batches:
-        state, metrics = program(state, place.feed(batch))
-        actual.append((place.fetch(state), place.fetch(metrics)))
-    return actual
+    steps = steps_on(place, step, begun(task), batches)
+    return [(place.fetch(state), place.fetch(metrics)) for state, metrics in steps]
 
 
 def assert_close(actual: list[Any], expected: list[Any]) -> None:
@@ -271,18 +266,16 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(
     narrow = backend(Parallel(backend=names[1], devices=1))
     step = make_step(task.loss, task.weight, ADAM)
     host = begun(task)
-    state = wide.place(host)
-    program = wide.compile(step, state, wide.feed(points(0)))
-    for number in range(2):
-        state, _ = program(state, wide.feed(points(number)))
+    steps = steps_on(wide, step, host, [points(number) for number in range(3)])
+    next(steps)
+    state, _ = next(steps)
     checkpoints = Checkpoints(tmp_path, keep=1)
     checkpoints.save(2, wide.fetch(state), {})
     restored = checkpoints.restore(jax.eval_shape(lambda: host))
     checkpoints.close()
-    assert restored is not None
-    other = narrow.place(restored.tree)
-    there, _ = narrow.compile(step, other, narrow.feed(points(2)))(other, narrow.feed(points(2)))
-    here, _ = program(state, wide.feed(points(2)))
+    assert restored.step == 2
+    here, _ = next(steps)
+    ((there, _),) = steps_on(narrow, step, restored.tree, [points(2)])
     close = functools.partial(np.testing.assert_allclose, atol=1e-6)
     jax.tree.map(close, narrow.fetch(there), wide.fetch(here))
 

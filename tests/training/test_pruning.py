@@ -40,7 +40,6 @@ def folder(searched: Path, tmp_path: Path) -> Path:
 def read(runs: Any) -> Callable[[Path], list[np.ndarray]]:
     """Reads the parameters that a copy of that run is used with."""
     manifest = Manifest.read(runs("rnnsearch")[0])
-    assert manifest is not None
     config = configs.prepare(configs.from_dict(manifest.config), [])
     task = TASKS.resolve(config.task).load(config, runs("rnnsearch")[0], ())
     return lambda folder: jax.tree.leaves(best_params(config, task, folder)[0])

@@ -96,7 +96,6 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     ):
         other.describe(progress())
     manifest = Manifest.read(workdir)
-    assert manifest is not None
     assert set(manifest.data) == {"train", "valid"}
     assert (workdir / "vocabulary").is_dir()
     words = "holds another config: training.steps: saved 12, wanted 13"
@@ -121,7 +120,6 @@ def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
     workdir.mkdir()
     prepared(config(files), workdir).describe(progress())
     manifest = Manifest.read(workdir)
-    assert manifest is not None
     manifest.packages["jax"] = "0.0.1"
     monkeypatch.setenv("NPROC", "7")  # what XLA asks for the number of its threads
     for recorded in (manifest.devices["cores"], None):
@@ -149,8 +147,6 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     prepared(config(files), workdir).describe(progress())
     assert copy.read_bytes() == content
     manifest = Manifest.read(workdir)
-    assert manifest is not None
-    assert manifest.vocabulary is not None
     assert {*manifest.vocabulary} == {copy.name}
     manifest.vocabulary[copy.name] = "0" * 64  # as if another version of the library had learned it
     manifest.write(workdir)

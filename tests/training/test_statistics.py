@@ -24,6 +24,7 @@ from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
 from tests.tasks import tiny, tiny_labelled
+from tests.training.toy import steps_on
 
 NORM = ["system.normalisation=batch_norm", "system.normalisation.momentum=0.75"]
 SMALL = [*NORM, "system.width=8", "system.hidden=8", "system.layers=1", "system.dropout=0.0"]
@@ -122,11 +123,8 @@ def test_several_devices_see_one_batch(make: Any, others: tuple[tuple[str, int],
     actual = {}
     for name, devices in (("mesh", 1), *others):
         place = backend(Parallel(backend=name, devices=devices))
-        state = place.place(jax.device_get(begun(task)))
         step = make_step(task.loss, task.weight, SGD, ema=0.9)
-        program = place.compile(step, state, place.feed(batch))
-        for _ in range(2):
-            state, metrics = program(state, place.feed(batch))
+        *_, (state, metrics) = steps_on(place, step, jax.device_get(begun(task)), [batch] * 2)
         actual[name, devices] = place.fetch((state.params, metrics))
     for one in actual.values():
         assert_close(one, actual["mesh", 1])

@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 from attnlab.training.kinds import decayed_by_kind
 from attnlab.training.settings import Lora, Stop, Training
 from attnlab.training.step import TrainState, first_state, make_step
-from attnlab.training.trained import Trained
+from attnlab.training.trained import Trained, leaves_by_path
 from tests.training.toy import points
 
 PATHS = ("embed/embedding", "layer_0/w/kernel", "layer_0/w/bias", "layer_1/w/kernel", "top/scale")
@@ -30,12 +30,8 @@ def params() -> dict[str, Any]:
     return flax.traverse_util.unflatten_dict(dict(zip(PATHS, arrays, strict=True)), sep="/")
 
 
-def flat(tree: Any) -> dict[str, Any]:
-    return flax.traverse_util.flatten_dict(tree, sep="/")
-
-
 def change(before: TrainState, after: TrainState, path: str) -> Any:
-    return flat(after.params)[path] - flat(before.params)[path]
+    return leaves_by_path(after.params)[path] - leaves_by_path(before.params)[path]
 
 
 class Model:
@@ -43,7 +39,7 @@ class Model:
 
     @staticmethod
     def loss(params: Any, batch: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        actual = flat(params)
+        actual = leaves_by_path(params)
         assert set(actual) == set(PATHS)  # nothing of LoRA is seen
         x = actual["embed/embedding"] @ actual["layer_0/w/kernel"] + actual["layer_0/w/bias"]
         total = (jnp.tanh(x) @ actual["layer_1/w/kernel"] * actual["top/scale"]).sum()
@@ -71,14 +67,16 @@ def test_what_is_frozen_stays_to_the_last_bit_and_the_rest_moves_as_before() -> 
     _, untouched, _ = trained(Trained())
     before, after, metrics = trained(Trained(freeze=("embed", "layer_0/.*kernel")), ema=0.5)
     frozen = {"embed/embedding", "layer_0/w/kernel"}
-    for path, leaf in flat(after.params).items():
+    for path, leaf in leaves_by_path(after.params).items():
         if path in frozen:
-            np.testing.assert_array_equal(leaf, flat(before.params)[path])
-            np.testing.assert_array_equal(flat(after.ema)[path], flat(before.params)[path])
+            np.testing.assert_array_equal(leaf, leaves_by_path(before.params)[path])
+            np.testing.assert_array_equal(
+                leaves_by_path(after.ema)[path], leaves_by_path(before.params)[path]
+            )
         else:
-            np.testing.assert_array_equal(leaf, flat(untouched.params)[path])
+            np.testing.assert_array_equal(leaf, leaves_by_path(untouched.params)[path])
     gradients = jax.grad(lambda tree: Model.loss(tree, None, None)[0])(params())
-    rest = [leaf for path, leaf in flat(gradients).items() if path not in frozen]
+    rest = [leaf for path, leaf in leaves_by_path(gradients).items() if path not in frozen]
     assert float(metrics["grad_norm"]) == pytest.approx(float(optax.tree.norm(rest)), rel=1e-6)
 
 
@@ -105,23 +103,23 @@ def test_weight_decay_is_of_what_is_trained() -> None:
     ):
         before, plain, _ = after(which, 0.0)
         _, decayed, _ = after(which, 0.5)
-        for path, leaf in flat(before.params).items():
-            moved = flat(plain.params)[path] - flat(decayed.params)[path]
+        for path, leaf in leaves_by_path(before.params).items():
+            moved = leaves_by_path(plain.params)[path] - leaves_by_path(decayed.params)[path]
             expected = 0.05 * np.asarray(leaf) if path in shrink else np.zeros_like(leaf)
             np.testing.assert_allclose(moved, expected, rtol=0, atol=1e-6, err_msg=path)
 
 
 def test_low_rank_products_begin_at_nothing_and_are_added() -> None:
     before, after, _ = trained(LOW_RANK, 3)
-    for path, leaf in flat(LOW_RANK.merge(before.params)).items():
-        np.testing.assert_array_equal(leaf, flat(params())[path])
-    seen, own = flat(LOW_RANK.merge(after.params)), flat(after.params)
+    for path, leaf in leaves_by_path(LOW_RANK.merge(before.params)).items():
+        np.testing.assert_array_equal(leaf, leaves_by_path(params())[path])
+    seen, own = leaves_by_path(LOW_RANK.merge(after.params)), leaves_by_path(after.params)
     assert set(seen) == set(PATHS)
     for path in PATHS:
         if path == "top/scale":
-            assert np.abs(own[path] - flat(params())[path]).max() > 1e-3
+            assert np.abs(own[path] - leaves_by_path(params())[path]).max() > 1e-3
             continue
-        np.testing.assert_array_equal(own[path], flat(params())[path])  # the model's own
+        np.testing.assert_array_equal(own[path], leaves_by_path(params())[path])  # the model's own
         if path.endswith("w/kernel"):
             a, b = (np.asarray(own[f"lora/{path}/{factor}"], np.float64) for factor in "ab")
             assert np.abs(b).max() > 1e-3
@@ -138,8 +136,10 @@ def test_a_product_of_full_rank_learns_what_its_matrix_would() -> None:
     step = make_step(Model.loss, Model.weight, optax.sgd(0.1), trained=full)
     after, _ = step(state, points(0))
     _, matrix, _ = trained(Trained())
-    actual = flat(full.merge(after.params))["layer_1/w/kernel"]
-    np.testing.assert_allclose(actual, flat(matrix.params)["layer_1/w/kernel"], rtol=0, atol=1e-6)
+    actual = leaves_by_path(full.merge(after.params))["layer_1/w/kernel"]
+    np.testing.assert_allclose(
+        actual, leaves_by_path(matrix.params)["layer_1/w/kernel"], rtol=0, atol=1e-6
+    )
 
 
 def test_factors_of_paths_and_layers() -> None:
@@ -172,7 +172,7 @@ def test_what_is_frozen_is_so_with_products_too() -> None:
     frozen = dataclasses.replace(LOW_RANK, freeze=("/a$", "top"))
     frozen.check(params())
     before, after, _ = trained(frozen, 2)
-    first, last = flat(before.params), flat(after.params)
+    first, last = leaves_by_path(before.params), leaves_by_path(after.params)
     moved = {path for path in last if not np.array_equal(last[path], first[path])}
     assert moved == {f"lora/layer_{n}/w/kernel/b" for n in (0, 1)}
 
@@ -185,12 +185,12 @@ def test_dropped_rows_of_a_product() -> None:
     begun = dropped.with_adapters(params(), jax.random.key(1))
     for layer in ("layer_0", "layer_1"):
         begun["lora"][layer]["w"]["kernel"]["b"] = np.ones((2, 4), np.float32)
-    plain = flat(dropped.merge(begun))
+    plain = leaves_by_path(dropped.merge(begun))
     keys = jax.random.split(jax.random.key(0), 400)
-    drawn = flat(jax.jit(jax.vmap(lambda key: dropped.merge(begun, key)))(keys))
+    drawn = leaves_by_path(jax.jit(jax.vmap(lambda key: dropped.merge(begun, key)))(keys))
     masks = []
     for path in ("layer_0/w/kernel", "layer_1/w/kernel"):
-        own = flat(begun)[path]
+        own = leaves_by_path(begun)[path]
         changes, full = np.asarray(drawn[path]) - own, np.asarray(plain[path]) - own
         used = np.abs(changes).max(axis=2) > 1e-6
         expected = np.where(used[..., None], full / 0.75, 0.0)

@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
 from attnlab.tasks.base import Task
+from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.loop import train
 from attnlab.training.parallel import Backend, backend
 from attnlab.training.run import Run
@@ -169,6 +170,25 @@ def run(
         return train(
             made(config, workdir, task or Line(), fetched if stop else batches, devices), session
         )
+
+
+def steps_on(place: Backend, step: Any, host: Any, batches: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the state and the metrics, as they lie on the devices, after each step from a state of
+    the host.
+    """
+    state = place.place(host)
+    program = place.compile(step, state, place.feed(batches[0]))
+    for batch in batches:
+        state, metrics = program(state, place.feed(batch))
+        yield state, metrics
+
+
+def last_state(workdir: Path, config: Any, task: Any = None) -> Any:
+    """The newest state of a workdir as host arrays, and what is stored beside it."""
+    checkpoints = Checkpoints(workdir / "checkpoints", 1, read_only=True)
+    restored = checkpoints.restore(Updates.of(config).saved_like(task or Line()))
+    checkpoints.close()
+    return restored
 
 
 def made(config: Any, workdir: Path, task: Any, batches: Any, devices: Any) -> Run:

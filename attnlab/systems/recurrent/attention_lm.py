@@ -46,12 +46,12 @@ from attnlab.attention.visibility import Dense as Allowed
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.dense import Dense
 from attnlab.layers.history import after, latest
-from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import AttentionMap, LanguageModel, looked
-from attnlab.systems.recurrent.lstm_lm import no_states
+from attnlab.layers.initial import Initial
+from attnlab.layers.stacked import States
+from attnlab.systems.protocol import AttentionMap, looked
+from attnlab.systems.recurrent.lstm_lm import StackedReader
 
 
 @flax.struct.dataclass
@@ -65,7 +65,7 @@ class Past:
     filled: jax.Array
 
 
-class AttentionLanguageModel(LanguageModel):
+class AttentionLanguageModel(StackedReader, kw_only=True):
     """Attention, key-value, key-value-predict language models (Daniluk et al. 2017): by mechanism,
     `merge` and the widths.
 
@@ -94,13 +94,10 @@ class AttentionLanguageModel(LanguageModel):
     embedding: int = 96
     state: int = 128
     width: int = 128
-    layers: int = 1
     window: int = 10
     carry: Literal["window", "state"] = "window"
     merge: Literal["tanh", "none"] = "tanh"
     cell: Part = "lstm"
-    uniform: float = 0.0
-    dropout: float = 0.0
 
     lengths = {"window": "within"}
     parts = {"attention": MECHANISMS, "cell": CELLS}
@@ -135,21 +132,17 @@ class AttentionLanguageModel(LanguageModel):
         "tanh") and the output layer.
         """
         initial = Initial(uniform=self.uniform)
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
-        self.reader = LSTMStack(
-            self.state, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
-        )
+        self.add_reader(initial, initial.word(0.3), self.state, made(CELLS, self.cell))
         width = self.state if self.merge == "tanh" else self.width
         self.look = self.attention(width=width, name="attention")
         if self.merge == "tanh":
             self.of_found = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
             self.of_own = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
         self.out = Dense(self.vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def start(self, rows: int, room: int) -> Past:
         """See `LanguageModel.start`."""
-        layers = no_states(rows, self.state, self.layers, made(CELLS, self.cell))
+        layers = self.no_states(rows, self.state, made(CELLS, self.cell))
         return Past(layers, *self._nothing(rows))
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:

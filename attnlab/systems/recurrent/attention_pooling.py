@@ -15,7 +15,6 @@ Axis letters: B batch, S and T tokens of the texts, H state width of a direction
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -24,64 +23,33 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.config.registry import Part, made
-from attnlab.layers import CELLS
-from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import Classifier, Side, looked
+from attnlab.layers.sentences import Read
+from attnlab.systems.protocol import looked
+from attnlab.systems.recurrent.bilstm_pooling import SentenceClassifier
 
 
-class AttentionPooling(Classifier):
+class AttentionPooling(SentenceClassifier, kw_only=True):
     """Attention pooling (Yang et al. 2016): the states of a bidirectional LSTM, weighted by
-    attention with a learned query.
+    attention with a learned query. The other fields are those of `SentenceClassifier`.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the states, 2H.
-      embedding: the width of the embeddings of words.
-      width: H, the width of the LSTM's state in each direction.
-      hidden: units of the layer before the output.
-      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
-      directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
-          left.
-      dropout: rate on the embeddings, and before and after the hidden layer.
 
     Card: Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016.
     """
 
     attention: Callable[..., Attention]
-    embedding: int = 64
-    width: int = 64
-    hidden: int = 64
-    cell: Part = "lstm"
-    directions: Literal[1, 2] = 2
-    dropout: float = 0.0
 
-    texts = (1, 2)
-    parts = {"attention": MECHANISMS, "cell": CELLS}
+    parts = {**SentenceClassifier.parts, "attention": MECHANISMS}
     needs = {"attention": Need(role="cross")}
 
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; the first text is looked at before the second."""
-        return "hops", "target_in" if name.endswith("_1") else "source"
-
     def setup(self) -> None:
-        """Creates the reader, the attention, its learned query and the hidden layer with the
-        classes.
-        """
-        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
-        self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
+        super().setup()
         self.look = self.attention(width=2 * self.width, name="attention")
         normal = nn.initializers.normal((2 * self.width) ** -0.5)
         self.query = self.param("query", normal, (2 * self.width,))
-        self.verdict = Verdict(self.hidden, self.classes, self.dropout)
 
-    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """See `Classifier.__call__`."""
-        read = self.reader([source] if target is None else [source, target])
-        vectors = [self._pooled(text) for text in read]
-        return self.verdict(vectors[0] if target is None else compared(*vectors))
-
-    def _pooled(self, read: Read) -> jax.Array:
+    def pooled(self, read: Read) -> jax.Array:
         """Computes the vector [B,2H] of a text that was read, by attention with the learned query."""
         shape = len(read.states), 1, 2 * self.width
         query = jnp.broadcast_to(self.query, shape).astype(read.states.dtype)

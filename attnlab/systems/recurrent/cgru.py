@@ -36,37 +36,27 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense
-from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
-from attnlab.systems.protocol import Seq2Seq
-from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
+from attnlab.systems.protocol import mean_of
+from attnlab.systems.recurrent.writer import Decoding, DeepWriter, Encoded
 
 
-class ConditionalGRU(RecurrentWriter, Seq2Seq):
+class ConditionalGRU(DeepWriter, kw_only=True):
     """Conditional GRU (Nematus, Sennrich et al. 2017): read the last word, attend to the source,
-    read the context.
+    read the context. The fields not named here are those of `DeepWriter`.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the annotations, 2H.
-      embedding: E, both sides.
       encoder: H, state width of each encoder direction.
-      decoder: G, state width of the decoder.
       readout: units of t, the layer before the scores; E in the paper.
-      normal: weights except recurrent ones and those of the mechanism start N(0, normal^2); 0 for
-        Glorot's initializer.
-      dropout: rate on the embeddings, the annotations and t.
 
     Card: Sennrich, Firat, Cho, Birch, Haddow, et al., Nematus: a Toolkit for Neural Machine
     Translation, EACL 2017.
     """
 
     attention: Callable[..., Attention]
-    embedding: int = 64
     encoder: int = 64
-    decoder: int = 128
     readout: int = 64
-    normal: float = 0.0
-    dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
@@ -75,23 +65,13 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
         """Creates embeddings, the bidirectional GRU, the attention, the two GRU cells of the
         decoder and the layers before the output.
         """
-        initial = Initial(normal=self.normal)
-        table = self.add_word_layers(
-            initial, initial.embedding(self.embedding), self.embedding, self.dropout
-        )
-        dense, gates = (
-            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
-        )
-        self.embed_source = table(self.source_vocabulary)
+        initial, dense = self.add_deep_layers(self.readout)
+        gates = functools.partial(Dense, GATES * self.decoder, kernel_init=initial.kernel(GATES))
         self.reader = BidirectionalGRU(self.encoder, initial, ContextGRUCell)
         self.first_state = dense(self.decoder)
         self.search = self.attention(width=2 * self.encoder, name="attention")
-        self.of_word = gates(GATES * self.decoder)
-        self.of_context = gates(GATES * self.decoder)
+        self.of_word, self.of_context = gates(), gates()
         self.before, self.after = ContextGRUCell(self.decoder), ContextGRUCell(self.decoder)
-        self.out_state = dense(self.readout)
-        self.out_word = dense(self.readout, use_bias=False)
-        self.out_context = dense(self.readout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
         """Encodes source ids [B,S] to an `Encoded`: the attention's memory of the annotations, and
@@ -99,11 +79,8 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
         """
         valid = self.real(source)
         annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
-        summed = jnp.where(valid[..., None], annotations, 0.0).sum(axis=1)
-        mean = summed / jnp.maximum(valid.sum(axis=1, keepdims=True), 1)
-        return Encoded(
-            self.search.remember(self.drop(annotations), valid), jnp.tanh(self.first_state(mean))
-        )
+        first = jnp.tanh(self.first_state(mean_of(annotations, valid)))
+        return Encoded(self.search.remember(self.drop(annotations), valid), first)
 
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
@@ -119,5 +96,5 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
     ) -> jax.Array:
         """See `RecurrentWriter.generate`: the deep output of states [B,T,G] and contexts [B,T,2H]."""
         states, contexts = steps
-        units = self.out_state(states) + self.out_word(words) + self.out_context(contexts)
+        units = self.deep_units(states, words, self.out_context(contexts))
         return self.out(self.drop(jnp.tanh(units)))

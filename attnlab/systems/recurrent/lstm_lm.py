@@ -20,25 +20,40 @@ import jax
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.dense import Dense, Dropout, SharedOutput
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.stacked import Layer, LSTMStack, States
 from attnlab.systems.protocol import LanguageModel
 
 
-class SharedOutput(nn.Module):
-    """An output layer whose matrix is the table of embeddings [V,E]: logits = x table^T + b, b from
-    zero.
+class StackedReader(LanguageModel, kw_only=True):
+    """Base of the language models over stacked recurrent layers. Not a system by itself.
+
+    Attributes:
+      layers: how many recurrent layers there are.
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`.
+      dropout: share of the input of every layer and of what the output layer sees that training
+        sets to 0.
     """
 
-    @nn.compact
-    def __call__(self, x: jax.Array, table: jax.Array) -> jax.Array:
-        """x [...,E] to [...,V]."""
-        return matmul(x, table.T) + self.param("bias", nn.initializers.zeros, (len(table),))
+    layers: int = 1
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    @nn.nowrap
+    def add_reader(self, initial: Initial, start: Any, width: int, layer: Layer) -> None:
+        """Adds, in `setup`, the embedding, dropout, and the layers, of this width and kind."""
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=start)  # type: ignore[attr-defined]
+        self.reader = LSTMStack(width, self.layers, self.dropout, initial=initial, kind=layer)
+        self.drop = Dropout(self.dropout)
+
+    @nn.nowrap
+    def no_states(self, rows: int, width: int, layer: Layer) -> States:
+        """The states [rows,width] of the layers before anything was read."""
+        return tuple(kind(layer).State.zeros(rows, width) for _ in range(self.layers))
 
 
-class LSTMLanguageModel(LanguageModel):
+class LSTMLanguageModel(StackedReader, kw_only=True):
     """LSTM language model (Zaremba et al. 2014): stacked LSTMs with dropout on the inputs of
     layers, not on the recurrence.
 
@@ -58,11 +73,8 @@ class LSTMLanguageModel(LanguageModel):
 
     embedding: int = 128
     width: int = 128
-    layers: int = 1
     share: Literal["none", "output"] = "none"
     cell: Part = "lstm"
-    uniform: float = 0.0
-    dropout: float = 0.0
 
     parts = {"cell": CELLS}
 
@@ -78,19 +90,15 @@ class LSTMLanguageModel(LanguageModel):
             )
         initial = Initial(uniform=self.uniform)
         shared = self.share == "output"
-        initializer = initial.embedding(self.embedding) if shared else initial.word(0.3)
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initializer)
-        self.reader = LSTMStack(
-            self.width, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
-        )
+        start = initial.embedding(self.embedding) if shared else initial.word(0.3)
+        self.add_reader(initial, start, self.width, made(CELLS, self.cell))
         self.out: Any = (
             SharedOutput() if shared else Dense(self.vocabulary, kernel_init=initial.output())
         )
-        self.drop = Dropout(self.dropout)
 
     def start(self, rows: int, room: int) -> States:
         """See `LanguageModel.start`; the state is that of every layer."""
-        return no_states(rows, self.width, self.layers, made(CELLS, self.cell))
+        return self.no_states(rows, self.width, made(CELLS, self.cell))
 
     def read(self, state: States, tokens: jax.Array) -> tuple[jax.Array, States]:
         """Computes the logits [B,T,V] of tokens [B,T] from `state`, and the state of all layers
@@ -99,8 +107,3 @@ class LSTMLanguageModel(LanguageModel):
         outputs, state = self.reader(self.embed(tokens), self.real(tokens), state)
         table = [self.embed.embedding] if self.share == "output" else []
         return self.out(self.drop(outputs), *table), state
-
-
-def no_states(rows: int, width: int, layers: int, layer: Layer = LSTMLayer) -> States:
-    """The states [rows,width] of a stack that has read nothing."""
-    return tuple(kind(layer).State.zeros(rows, width) for _ in range(layers))

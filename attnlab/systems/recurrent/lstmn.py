@@ -40,7 +40,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.mixers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
-from attnlab.systems.protocol import AttentionMap, Classifier, LanguageModel, System
+from attnlab.systems.protocol import AttentionMap, Classifier, LanguageModel, System, mean_of
 
 # A step reads the cells c~ and writes the next cell to the tape: with a projection, or weights that
 # sum to more than one, they would grow at every step and overflow.
@@ -88,7 +88,32 @@ class Past:
     summary: jax.Array
 
 
-class LSTMNLanguageModel(OfSteps, LanguageModel):
+class OneText(OfSteps, kw_only=True):
+    """Base of both systems, which have these fields; each says what they are."""
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    layers: int = 1
+    span: int | None = None
+    origin: Origin = "zeros"
+    question: Question = "word and summary"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    lengths = {"span": "within"}
+    parts = {"attention": MECHANISMS}
+
+    @nn.nowrap
+    def add_layers(self, initial: Initial, embedding_init: Any) -> None:
+        """Adds, in `setup`, the embedding, the LSTMN layers and dropout."""
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=embedding_init)  # type: ignore[attr-defined]
+        shared = self.attention, self.width, self.span, self.origin, self.question, initial
+        self.reader = [LSTMNLayer(*shared) for _ in range(self.layers)]
+        self.drop = Dropout(self.dropout)
+
+
+class LSTMNLanguageModel(OneText, LanguageModel, kw_only=True):
     """LSTMN language model (Cheng et al. 2016): LSTMN layers, each looking back at its last `span`
     steps.
 
@@ -110,18 +135,8 @@ class LSTMNLanguageModel(OfSteps, LanguageModel):
     Card: Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016.
     """
 
-    attention: Callable[..., Attention]
-    embedding: int = 64
-    width: int = 64
-    layers: int = 1
     span: int = 32
-    origin: Origin = "zeros"
-    question: Question = "word and summary"
-    uniform: float = 0.0
-    dropout: float = 0.0
 
-    lengths = {"span": "within"}
-    parts = {"attention": MECHANISMS}
     needs = {"attention": TAPE}
 
     @classmethod
@@ -144,13 +159,8 @@ class LSTMNLanguageModel(OfSteps, LanguageModel):
     def setup(self) -> None:
         """Creates the embedding, the LSTMN layers, the output layer and dropout."""
         initial = Initial(uniform=self.uniform)
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
-        self.reader = [
-            LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial)
-            for _ in range(self.layers)
-        ]
+        self.add_layers(initial, initial.word(0.3))
         self.out = Dense(self.vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def start(self, rows: int, room: int) -> tuple[Past, ...]:
         """See `LanguageModel.start`."""
@@ -241,12 +251,6 @@ class Verdict(nn.Module):
         )
 
 
-def averaged(states: jax.Array, valid: jax.Array) -> jax.Array:
-    """The mean [B,H] of the real ones of the states [B,T,H]; zeros where there is none."""
-    total = jnp.where(valid[..., None], states, 0).sum(axis=1)
-    return total / jnp.maximum(valid.sum(axis=1), 1).astype(total.dtype)[:, None]
-
-
 def final(states: jax.Array, valid: jax.Array) -> jax.Array:
     """The last real one [B,H] of the states [B,T,H]; zeros where there is none."""
     index = jnp.maximum(valid.sum(axis=1) - 1, 0)
@@ -254,7 +258,7 @@ def final(states: jax.Array, valid: jax.Array) -> jax.Array:
     return jnp.where(valid.any(axis=1)[:, None], last, 0)
 
 
-class LSTMNClassifier(OfSteps, Classifier):
+class LSTMNClassifier(OneText, Classifier, kw_only=True):
     """LSTMN classifier (Cheng et al. 2016): LSTMN layers, the mean of the top one's states, and a
     small MLP.
 
@@ -281,20 +285,9 @@ class LSTMNClassifier(OfSteps, Classifier):
     Card: Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016.
     """
 
-    attention: Callable[..., Attention]
-    embedding: int = 64
-    width: int = 64
-    layers: int = 1
-    span: int | None = None
-    origin: Origin = "zeros"
     pooling: Literal["mean", "last"] = "mean"
-    question: Question = "word and summary"
-    uniform: float = 0.0
     deviation: float = 0.0
-    dropout: float = 0.0
 
-    lengths = {"span": "within"}
-    parts = {"attention": MECHANISMS}
     needs = {"attention": INTRA}
 
     @classmethod
@@ -305,20 +298,13 @@ class LSTMNClassifier(OfSteps, Classifier):
     def setup(self) -> None:
         """Creates the embedding, the LSTMN layers, the classifier's hidden layers and dropout."""
         initial = Initial(uniform=self.uniform)
-        initializer = (
-            initial.word(self.deviation) if self.deviation else initial.embedding(self.embedding)
-        )
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initializer)
-        self.reader = [
-            LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial)
-            for _ in range(self.layers)
-        ]
+        narrow = initial.embedding(self.embedding)
+        self.add_layers(initial, initial.word(self.deviation) if self.deviation else narrow)
         self.verdict = Verdict(self.width, self.classes, self.dropout, initial)
-        self.drop = Dropout(self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """See `Classifier.__call__`."""
         valid, x = self.real(source), self.embed(source)
         for layer in self.reader:
             x = layer(self.drop(x), valid)[0].hidden
-        return self.verdict(averaged(x, valid) if self.pooling == "mean" else final(x, valid))
+        return self.verdict(mean_of(x, valid) if self.pooling == "mean" else final(x, valid))

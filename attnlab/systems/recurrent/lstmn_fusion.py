@@ -39,8 +39,8 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
-from attnlab.systems.protocol import Classifier, Seq2Seq, Side, looked
-from attnlab.systems.recurrent.lstmn import INTRA, OfSteps, Verdict, averaged, intra
+from attnlab.systems.protocol import Classifier, Seq2Seq, Side, looked, mean_of
+from attnlab.systems.recurrent.lstmn import INTRA, OfSteps, Verdict, intra
 from attnlab.systems.recurrent.writer import RecurrentWriter
 
 Fusion = Literal["deep", "shallow"]
@@ -250,7 +250,7 @@ class LSTMNPairClassifier(Fused, Classifier):
             )
         first = self.readers.encode(self.drop(self.embed(source)), self.real(source))
         second = self.readers.decode(first, self.drop(self.embed(target)), self.real(target))
-        means = averaged(first.states, first.valid), averaged(second, self.real(target))
+        means = mean_of(first.states, first.valid), mean_of(second, self.real(target))
         return self.verdict(jnp.concatenate(means, axis=-1))
 
 

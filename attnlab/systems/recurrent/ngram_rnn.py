@@ -20,12 +20,12 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.dense import Dense
 from attnlab.layers.history import after, latest
-from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import LanguageModel
-from attnlab.systems.recurrent.lstm_lm import no_states
+from attnlab.layers.initial import Initial
+from attnlab.layers.lstm import LSTMLayer
+from attnlab.layers.stacked import States
+from attnlab.systems.recurrent.lstm_lm import StackedReader
 
 
 @flax.struct.dataclass
@@ -38,7 +38,7 @@ class Past:
     parts: tuple[jax.Array, ...]
 
 
-class NgramRNN(LanguageModel):
+class NgramRNN(StackedReader, kw_only=True):
     """N-gram RNN (Daniluk et al. 2017): the LSTM's last N - 1 outputs predict together, each with
     another part.
 
@@ -58,9 +58,6 @@ class NgramRNN(LanguageModel):
     order: int = 4
     embedding: int = 96
     width: int = 88
-    layers: int = 1
-    uniform: float = 0.0
-    dropout: float = 0.0
 
     def setup(self) -> None:
         """Creates the embedding, the LSTM layers of N - 1 parts, the merging layer and the output
@@ -72,18 +69,14 @@ class NgramRNN(LanguageModel):
                 " and those before it"
             )
         initial = Initial(uniform=self.uniform)
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
-        self.reader = LSTMStack(
-            (self.order - 1) * self.width, self.layers, self.dropout, initial=initial
-        )
+        self.add_reader(initial, initial.word(0.3), (self.order - 1) * self.width, LSTMLayer)
         self.merge = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
         self.out = Dense(self.vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def start(self, rows: int, room: int) -> Past:
         """See `LanguageModel.start`."""
         none = tuple(jnp.zeros((rows, number, self.width)) for number in range(1, self.order - 1))
-        return Past(no_states(rows, (self.order - 1) * self.width, self.layers), none)
+        return Past(self.no_states(rows, (self.order - 1) * self.width, LSTMLayer), none)
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in

@@ -31,10 +31,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.layers.dense import Dense
-from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GATES, ContextGRUCell, GRULayer
-from attnlab.systems.protocol import Seq2Seq
-from attnlab.systems.recurrent.writer import RecurrentWriter
+from attnlab.systems.recurrent.writer import DeepWriter
 
 
 @flax.struct.dataclass
@@ -48,51 +46,32 @@ class Encoded:
     to_output: jax.Array
 
 
-class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
+class RNNEncoderDecoder(DeepWriter, kw_only=True):
     """RNN Encoder-Decoder (Cho et al. 2014): GRUs on both sides, and a vector of fixed size between
-    them.
+    them. The fields not named here are those of `DeepWriter`.
 
     Attributes:
-      embedding: E, the width of the embeddings of words, source and target alike.
       encoder: H, the width of the encoder's state and of c, the vector of the source.
-      decoder: G, the width of the decoder's state.
       maxout: l, the width of the layer before the output, which takes the larger number of each of
           l pairs.
-      normal: weights but the recurrent ones start N(0, normal^2), the paper's being 0.01; 0 for the
-        initializers of `Initial`.
-      dropout: rate on the embeddings, c and the maxout layer; the paper has none.
 
     Card: Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014.
     """
 
-    embedding: int = 64
     encoder: int = 128
-    decoder: int = 128
     maxout: int = 64
-    normal: float = 0.0
-    dropout: float = 0.0
 
     def setup(self) -> None:
         """Creates embeddings, the encoder's GRU, the layers of the fixed vector, the decoder's cell
         and the maxout layers before the output.
         """
-        initial = Initial(normal=self.normal)
-        table = self.add_word_layers(
-            initial, initial.embedding(self.embedding), self.embedding, self.dropout
-        )
-        dense, gates = (
-            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
-        )
-        self.embed_source = table(self.source_vocabulary)
+        initial, dense = self.add_deep_layers(2 * self.maxout)
+        gates = functools.partial(Dense, GATES * self.decoder, kernel_init=initial.kernel(GATES))
         self.reader = GRULayer(self.encoder, initial)
         self.summary = dense(self.encoder, use_bias=False)
         self.first_state = dense(self.decoder, use_bias=False)
-        self.of_word = gates(GATES * self.decoder)
-        self.of_context = gates(GATES * self.decoder, use_bias=False)
+        self.of_word, self.of_context = gates(), gates(use_bias=False)
         self.cell = ContextGRUCell(self.decoder)
-        self.out_state = dense(2 * self.maxout)
-        self.out_word = dense(2 * self.maxout, use_bias=False)
-        self.out_context = dense(2 * self.maxout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
         """Encodes source ids [B,S] to a fixed vector c made of the last state; returns the
@@ -117,6 +96,4 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
 
     def generate(self, words: jax.Array, steps: jax.Array, memory: Encoded) -> jax.Array:
         """See `RecurrentWriter.generate`: the deep output of states [B,T,G]."""
-        units = self.out_state(steps) + self.out_word(words) + memory.to_output[:, None]
-        pairs = units.reshape(*units.shape[:-1], self.maxout, 2)
-        return self.out(self.drop(pairs.max(axis=-1)))
+        return self.maxout_logits(self.deep_units(steps, words, memory.to_output[:, None]))

@@ -23,7 +23,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 G decoder width.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -36,49 +35,37 @@ from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part, kind, made
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
-from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import BidirectionalLSTM
-from attnlab.systems.protocol import Seq2Seq
-from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
+from attnlab.systems.recurrent.writer import Decoding, DeepWriter, Encoded
 
 
-class RNNsearch(RecurrentWriter, Seq2Seq):
+class RNNsearch(DeepWriter, kw_only=True):
     """RNNsearch (Bahdanau et al. 2015): GRU encoder-decoder that attends to the source before every
-    word.
+    word. The fields not named here are those of `DeepWriter`.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the annotations, 2H.
-      embedding: E, the width of the embeddings of words, source and target alike.
       encoder: H, the width of the encoder's state in each direction; the attention sees both, 2H.
-      decoder: G, the width of the decoder's state.
       maxout: l, the width of the layer before the output, which takes the larger number of each of
           l pairs.
       readout: which state the output layer sees: "current" s_i (the paper's main text), "previous"
         s_{i-1} (its appendix, to the letter), or "released" (the authors' code): s_{i-1} too, but a
         state that has read y_{i-1}, for there the update comes last, s_i = GRU(s_{i-1}, y_i W + c_i
         C), so that attention knows the word before the one it looks for.
-      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
-        being 0.01; 0 for Glorot's initializer.
       cell: the recurrent layers: "gru" (the paper's), "lstm" or "tanh".
       directions: 2 for an encoder that reads from both ends; 1 for one of width 2H that reads from
           the left, whose last state then makes s_0.
-        its last state.
-      dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
 
     Card: Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and
     Translate, ICLR 2015.
     """
 
     attention: Callable[..., Attention]
-    embedding: int = 64
     encoder: int = 64
-    decoder: int = 128
     maxout: int = 64
     readout: Literal["current", "previous", "released"] = "current"
-    normal: float = 0.0
     cell: Part = "gru"
     directions: Literal[1, 2] = 2
-    dropout: float = 0.0
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
@@ -87,29 +74,21 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
         """Creates embeddings, the encoder (bidirectional, or one layer of twice the width), the
         attention, the decoder's cell and the maxout layers before the output.
         """
-        initial = Initial(normal=self.normal)
-        table = self.add_word_layers(
-            initial, initial.embedding(self.embedding), self.embedding, self.dropout
-        )
+        initial, dense = self.add_deep_layers(2 * self.maxout)
         layer = made(CELLS, self.cell)
         number = kind(layer).gates
-        dense, gates = (
-            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, number)
-        )
-        self.embed_source = table(self.source_vocabulary)
         if self.directions == 2:
             self.reader: Any = BidirectionalLSTM(self.encoder, initial, layer)
         else:
             self.reader = layer(width=2 * self.encoder, initial=initial)
         self.first_state = dense(self.decoder, use_bias=False)
         self.search = self.attention(width=2 * self.encoder, name="attention")
-        self.of_context = gates(number * self.decoder, use_bias=False)
+        self.of_context = Dense(
+            number * self.decoder, use_bias=False, kernel_init=initial.kernel(number)
+        )
         of_decoder = layer(width=self.decoder, initial=initial, parent=None)
         self.of_word = of_decoder.make_inputs()
         self.unit = of_decoder.make_cell().clone(name="cell", parent=self)
-        self.out_state = dense(2 * self.maxout)
-        self.out_word = dense(2 * self.maxout, use_bias=False)
-        self.out_context = dense(2 * self.maxout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
         """Encodes source ids [B,S] to an `Encoded`: the attention's memory of the annotations, and
@@ -155,6 +134,5 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
     ) -> jax.Array:
         """See `RecurrentWriter.generate`: the deep output of states [B,T,G] and contexts [B,T,2H]."""
         states, contexts = steps
-        units = self.out_state(states) + self.out_word(words) + self.out_context(contexts)
-        pairs = units.reshape(*units.shape[:-1], self.maxout, 2)
-        return self.out(self.drop(pairs.max(axis=-1)))
+        of_contexts = self.out_context(contexts)
+        return self.maxout_logits(self.deep_units(states, words, of_contexts))

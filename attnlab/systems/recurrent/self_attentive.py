@@ -24,7 +24,6 @@ units of a hop, C classes.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -33,11 +32,10 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.config.registry import Part, made
-from attnlab.layers import CELLS
 from attnlab.layers.dense import Dropout
-from attnlab.layers.sentences import Read, SentenceReader, Verdict
-from attnlab.systems.protocol import Classifier, Side, looked
+from attnlab.layers.sentences import Read
+from attnlab.systems.protocol import looked
+from attnlab.systems.recurrent.bilstm_pooling import SentenceClassifier
 
 
 class RowWise(nn.Module):
@@ -57,42 +55,24 @@ class RowWise(nn.Module):
         return jnp.einsum("brd,rdk->brk", matrix, kernel)
 
 
-class SelfAttentive(Classifier):
+class SelfAttentive(SentenceClassifier, kw_only=True):
     """Structured self-attentive embedding (Lin et al. 2017): r weighted means of the LSTM states of
-    a text side by side.
+    a text side by side. The fields not named here are those of `SentenceClassifier`.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the sentence matrix, 2H for each
         of the vectors that it leaves side by side.
-      embedding: the width of the embeddings of words.
-      width: H, the width of the LSTM's state in each direction.
       gated: k, units of each hop in the comparison of two texts.
-      hidden: units of the layer before the output.
-      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
-      directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
-          left.
       dropout: rate on the embeddings, the states, and before and after the hidden layer.
 
     Card: Lin et al., A Structured Self-attentive Sentence Embedding, ICLR 2017.
     """
 
     attention: Callable[..., Attention]
-    embedding: int = 64
-    width: int = 64
     gated: int = 32
-    hidden: int = 64
-    cell: Part = "lstm"
-    directions: Literal[1, 2] = 2
-    dropout: float = 0.0
 
-    texts = (1, 2)
-    parts = {"attention": MECHANISMS, "cell": CELLS}
+    parts = {**SentenceClassifier.parts, "attention": MECHANISMS}
     needs = {"attention": Need(role="cross")}
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; the first text is looked at before the second."""
-        return "hops", "target_in" if name.endswith("_1") else "source"
 
     @property
     def hops(self) -> int:
@@ -100,28 +80,24 @@ class SelfAttentive(Classifier):
         return self.attention(width=1, parent=None).side_by_side()
 
     def setup(self) -> None:
-        """Creates the reader, the attention with r hops, the row-wise layers for pairs and the
-        hidden layer with the classes.
+        """Creates what `SentenceClassifier.setup` does, the attention with r hops and the row-wise
+        layers for pairs.
         """
-        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
-        self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
+        super().setup()
         self.look = self.attention(width=self.hops * 2 * self.width, name="attention")
         self.gate_source, self.gate_target = RowWise(self.gated), RowWise(self.gated)
-        self.verdict = Verdict(self.hidden, self.classes, self.dropout)
         self.drop = Dropout(self.dropout)
 
-    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """Computes the logits [B,C] of texts, `source` [B,S], from their sentence matrices; of
-        pairs with the texts `target` from the product of both matrices, each through a row-wise
-        layer. See `Classifier.__call__`.
+    def features(self, pooled: list[jax.Array]) -> jax.Array:
+        """See `SentenceClassifier.features`; of pairs the product of both matrices, each through a
+        row-wise layer.
         """
-        read = self.reader([source] if target is None else [source, target])
-        rows, *second = [self._matrix(text) for text in read]
+        rows, *second = pooled
         if second:
             rows = self.gate_source(rows) * self.gate_target(*second)
-        return self.verdict(rows.reshape(len(source), -1))
+        return rows.reshape(len(rows), -1)
 
-    def _matrix(self, read: Read) -> jax.Array:
+    def pooled(self, read: Read) -> jax.Array:
         """Computes the sentence matrix M [B,r,2H] of a text that was read: r weighted means of its
         states, one for each hop of the attention.
         """

@@ -9,6 +9,7 @@ Axis letters: B batch, T target length, V vocabulary, E embedding, M width of wh
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -20,7 +21,7 @@ from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import Writer, looked
+from attnlab.systems.protocol import Seq2Seq, Writer, looked
 
 
 @flax.struct.dataclass
@@ -131,3 +132,48 @@ class RecurrentWriter(Writer):
         state, steps = self.transition(state, self.inputs(words)[:, 0], memory)
         steps = jax.tree.map(lambda leaf: leaf[:, None], steps)
         return self.generate(words, steps, memory)[:, 0], state
+
+
+class DeepWriter(RecurrentWriter, Seq2Seq, kw_only=True):
+    """Base of the systems for texts whose output is deep: a layer of state, last word and context
+    before the logits. Not a system by itself.
+
+    Attributes:
+      embedding: E, the width of the embeddings of words, source and target alike.
+      decoder: the width of the decoder's state.
+      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the papers'
+        being 0.01; 0 for Glorot's initializer.
+      dropout: rate on the embeddings, what is read of the source and the layer before the output.
+    """
+
+    embedding: int = 64
+    decoder: int = 128
+    normal: float = 0.0
+    dropout: float = 0.0
+
+    @nn.nowrap
+    def add_deep_layers(self, units: int) -> tuple[Initial, Callable[..., Dense]]:
+        """Adds, in `setup`, what `add_word_layers` does, the embedding of the source, and the layers
+        of so many units before the output; returns the initializers, and a factory of layers that
+        start by them.
+        """
+        initial = Initial(normal=self.normal)
+        start = initial.embedding(self.embedding)
+        table = self.add_word_layers(initial, start, self.embedding, self.dropout)
+        self.embed_source = table(self.source_vocabulary)
+        dense = functools.partial(Dense, kernel_init=initial.kernel())
+        self.out_state = dense(units)
+        self.out_word = dense(units, use_bias=False)
+        self.out_context = dense(units, use_bias=False)
+        return initial, dense
+
+    def deep_units(self, states: jax.Array, words: jax.Array, of_contexts: jax.Array) -> jax.Array:
+        """Computes the units [B,T,u] before the output of states [B,T,...], words [B,T,E] and what
+        contexts give to them, [B,T,u] or [B,1,u].
+        """
+        return self.out_state(states) + self.out_word(words) + of_contexts
+
+    def maxout_logits(self, units: jax.Array) -> jax.Array:
+        """Units [B,T,2l] to logits [B,T,V], of the larger of each pair."""
+        pairs = units.reshape(*units.shape[:-1], -1, 2)
+        return self.out(self.drop(pairs.max(axis=-1)))  # type: ignore[no-any-return]

@@ -27,7 +27,7 @@ from attnlab.attention.view import View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
-from attnlab.layers.dense import Dense, matmul
+from attnlab.layers.dense import Dense, SharedOutput
 from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import Norm, apply_norm
@@ -37,7 +37,7 @@ from attnlab.systems.transformers.stack import Ruled, rule_of, segment_positions
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 
 
-class TiedHead(nn.Module):
+class TiedHead(SharedOutput):
     """N(act(h W + b)) E^T + c: states [B,T,d] to logits [B,T,V] (Devlin et al. 2019).
 
     Attributes:
@@ -53,7 +53,7 @@ class TiedHead(nn.Module):
         """States [B,T,d] and the embedding [V,d] to logits [B,T,V]."""
         inner = Dense(table.shape[1], name="inner")(states)
         normed = self.norm(name="normalisation")(ACTIVATIONS[self.activation](inner))
-        return matmul(normed, table.T) + self.param("bias", nn.initializers.zeros, table.shape[:1])
+        return super().__call__(normed, table)
 
 
 class EncoderOnly(Ruled, kw_only=True):

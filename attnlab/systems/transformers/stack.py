@@ -123,7 +123,7 @@ class Stacked(System, kw_only=True):
                 "system.normalisation=batch_norm: layers that are looped over or computed again"
                 " leave no statistics; set system.scan=false and system.remat=false"
             )
-        self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
+        self.drop = Dropout(_rate_or(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
         """Creates, in `setup`, a list of the `count` blocks (0: `layers`) of a stack, of the class
@@ -131,7 +131,7 @@ class Stacked(System, kw_only=True):
         placement of the fields. See `by_layer` for mixers that differ by layer.
         """
         make = made(FEED_FORWARDS, self.feed_forward)
-        inside = _else(self.hidden_dropout, self.dropout)
+        inside = _rate_or(self.hidden_dropout, self.dropout)
         return [
             kind(
                 self.width,
@@ -185,7 +185,11 @@ class Stacked(System, kw_only=True):
 
     def tied(self, x: jax.Array, table: jax.Array) -> jax.Array:
         """States [B,T,d] and a table of embeddings [V,d-m] to logits [B,T,V]."""
-        return matmul(x[..., : self.word_width], table.T)
+        return matmul(self.words_of(x), table.T)
+
+    def words_of(self, x: jax.Array) -> jax.Array:
+        """States [B,T,d] without what positions take of them, [B,T,d-m]."""
+        return x[..., : self.word_width]
 
     def embedded(
         self, words: jax.Array, positions: jax.Array, scheme: PositionScheme | None = None
@@ -259,7 +263,7 @@ class Stacked(System, kw_only=True):
         key = rngs["params"] if isinstance(rngs, Mapping) else rngs
         params = variables["params"]
         places = {
-            path: self._place(path, leaf.shape)
+            path: self._describe_matrix(path, leaf.shape)
             for path, leaf in flax.traverse_util.flatten_dict(params).items()
             if is_matrix(path, leaf)
         }
@@ -267,7 +271,7 @@ class Stacked(System, kw_only=True):
         return {**variables, "params": initializer.begun(params, key, places)}
 
     @nn.nowrap
-    def _place(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
+    def _describe_matrix(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
         """Returns a `Where`, the description for initializers of the matrix at a parameter path:
         path, shape, width d, number of residual connections in its stack, heads of its attention.
         """
@@ -286,7 +290,7 @@ class Stacked(System, kw_only=True):
         return Where(path, shape, self.width, connections, heads)
 
 
-def _else(rate: float | None, usual: float) -> float:
+def _rate_or(rate: float | None, usual: float) -> float:
     return usual if rate is None else rate
 
 

@@ -34,7 +34,7 @@ from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part, behind, made
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, SharedOutput
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
@@ -195,9 +195,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         """
         self.embed_target = self.table(self.target_vocabulary)
         if self.own_matrix:
-            self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
+            self.out: Any = Dense(self.target_vocabulary, use_bias=self.output_bias)
         elif self.output_bias:
-            self.out = Bias()  # type: ignore[assignment]
+            self.out = SharedOutput()
         super().setup()
         encoder, decoder = self.encoder_attention, self.decoder_attention
         if self.share_positions:
@@ -329,8 +329,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         y = y * self.width**-0.5 if self.scaled_output else y
         if self.own_matrix:
             return self.out(y)
-        logits = self.tied(y, self.embed_target.embedding)
-        return self.out(logits) if self.output_bias else logits
+        table = self.embed_target.embedding
+        return self.out(self.words_of(y), table) if self.output_bias else self.tied(y, table)
 
 
 class Transformer(EncoderDecoder, Seq2Seq, kw_only=True):
@@ -365,16 +365,6 @@ class Transformer(EncoderDecoder, Seq2Seq, kw_only=True):
         words = (self.embed_target if self.one_table else self.embed_source)(source)
         x = self.embedded(words, jnp.arange(source.shape[1]))
         return self.read_through(x, self.real(source))
-
-
-class Bias(nn.Module):
-    """x + c, c a number for each entry of the last axis, from 0."""
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., V] to [..., V]."""
-        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],), float)
-        return x + bias.astype(x.dtype)
 
 
 def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:

@@ -61,7 +61,9 @@ class Captioner(OnBackbone, Writer, kw_only=True):
 
         Attention inside the backbone leaves nothing aside: its places are others in every layer.
         """
-        silent = nn.map_variables(_features, [MAPS, LOSSES, SAMPLES], mutable=False)
+        silent = nn.map_variables(
+            lambda network, *read: network(*read), [MAPS, LOSSES, SAMPLES], mutable=False
+        )
         x: jax.Array = silent(self.network, images, valid)
         return x
 
@@ -101,16 +103,6 @@ class Captioner(OnBackbone, Writer, kw_only=True):
     ) -> jax.Array:
         """`decode(encode(source, valid), target_in)`: logits [B,T,V]."""
         return self.decode(self.encode(source, valid), target_in)
-
-
-def _features(network: Backbone, images: jax.Array, valid: jax.Array | None) -> jax.Array:
-    return network(images, valid)
-
-
-def mean_of(a: jax.Array, real: jax.Array) -> jax.Array:
-    """The mean [B,D] of the real ones of a [B,L,D]; zeros where there is none."""
-    count = jnp.maximum(real.sum(axis=1), 1).astype(a.dtype)
-    return jnp.where(real[..., None], a, 0).sum(axis=1) / count[:, None]
 
 
 def check_channels(a: jax.Array, features: int) -> None:

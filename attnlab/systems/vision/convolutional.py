@@ -18,37 +18,28 @@ from attnlab.layers.precision import widened
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
-class Pooled(ImageClassifier):
-    """Base of the classifiers that read the mean over a feature map. Not a system by itself."""
+class Pooled(nn.Module):
+    """Mixin of the classifiers that read the mean over a feature map. Named before the backbone."""
 
-    @nn.nowrap
-    def logits(self, x: jax.Array) -> jax.Array:
-        """A feature map [B,h,w,C] to logits; called while the module is compact."""
+    @nn.compact
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `ImageClassifier.__call__`."""
+        x: jax.Array = super().__call__(images, valid)  # type: ignore[misc]
         mean = widened(x).mean(axis=(1, 2)).astype(x.dtype)
-        return Dense(self.classes, name="out")(mean)
+        return Dense(self.classes, name="out")(mean)  # type: ignore[attr-defined]
 
 
-class CNN(cnn.CNN, Pooled):
+class CNN(Pooled, cnn.CNN, ImageClassifier):
     """Convolutions and pooling (Simonyan and Zisserman 2015), with norms and without hidden layers.
     Its fields are those of the backbone `cnn`.
 
     Card: Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015.
     """
 
-    @nn.compact
-    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `ImageClassifier.__call__`."""
-        return self.logits(super().__call__(images, valid))
 
-
-class ResNet(resnet.ResNet, Pooled):
+class ResNet(Pooled, resnet.ResNet, ImageClassifier):
     """Residual networks (He et al. 2016), with norms before or behind convolutions. Its fields are
     those of the backbone `resnet`.
 
     Card: He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
     """
-
-    @nn.compact
-    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `ImageClassifier.__call__`."""
-        return self.logits(super().__call__(images, valid))

@@ -125,12 +125,12 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
                 f" system.positions.length={x.shape[1]}, or take sinusoidal_2d"
             )
         p = self.scheme.embed(jnp.zeros((1, *x.shape[1:]), x.dtype), jnp.asarray(positions))
-        x = self._encoded(x, p, valid)
+        x = self._run_encoder(x, p, valid)
         o = jnp.asarray(self.objects).astype(x.dtype)[None]
         y = jnp.broadcast_to(jnp.zeros_like(o), (len(x), *o.shape[1:]))
         outputs = []
         for block in self.decoder:
-            y = self._written(block, y, o, x, p, valid)
+            y = self._run_decoder_layer(block, y, o, x, p, valid)
             outputs.append(apply_norm(self.top_decoder, y, self.norm_mask_of_images(y, valid)))
         states = jnp.stack(outputs)
         boxes = states
@@ -139,7 +139,7 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
             boxes = nn.relu(boxes) if number < HIDDEN else nn.sigmoid(boxes)
         return Detected(self.of_class(states), boxes)
 
-    def _encoded(self, x: jax.Array, p: jax.Array, valid: jax.Array | None) -> jax.Array:
+    def _run_encoder(self, x: jax.Array, p: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Runs the feature map x [B,S,d] with positions p [1,S,d] through the encoder and its last
         norm, to [B,S,d]; `valid` [B]: which images are real, for norms.
         """
@@ -150,7 +150,7 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
             )
         return apply_norm(self.top_encoder, x, norm_mask) if self.topped else x
 
-    def _written(
+    def _run_decoder_layer(
         self,
         block: Block,
         y: jax.Array,

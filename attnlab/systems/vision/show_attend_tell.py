@@ -25,6 +25,7 @@ import functools
 from collections.abc import Callable
 from typing import Literal
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -34,33 +35,29 @@ from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
+from attnlab.systems.protocol import mean_of
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
-from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
+from attnlab.systems.vision.captioner import Captioner, check_channels
 
 
-class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
-    """Show, Attend and Tell (Xu et al. 2015): an LSTM looks at a feature map before every word. The
-    fields not named here are those of `Captioner`.
+class LSTMCaptioner(RecurrentWriter, Captioner, kw_only=True):
+    """Base of the captioners whose LSTMs look at regions or at a feature map before every word. Not a
+    system by itself. The fields not named here are those of `Captioner`.
 
     Attributes:
       attention: factory of the mechanism; called with D.
-      features: D, the channels of the backbone's feature map.
-      embedding: E, the width of the embeddings of words and of the layer before the output.
-      width: H, the width of the state of the LSTM.
-      gate: beta: a number for each look ("scalar", the paper's), one for each channel ("vector"), or
-        1 ("none").
-      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
+      features: D, the width of regions, or the channels of the backbone's feature map.
+      embedding: E, the width of the embeddings of words.
+      width: H, the width of the state of every LSTM.
+      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the papers'
         being 0.01; 0 for Glorot's initializer.
-      dropout: rate on words, on h_t before the output and on the deep output; the paper's is 0.5.
-
-    Card: Xu et al., Show, Attend and Tell, ICML 2015.
+      dropout: rate on words and on the state before the output.
     """
 
     attention: Callable[..., Attention]
     features: int = 64
     embedding: int = 64
     width: int = 128
-    gate: Literal["scalar", "vector", "none"] = "scalar"
     normal: float = 0.0
     dropout: float = 0.0
 
@@ -68,23 +65,59 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
 
     def setup(self) -> None:
+        """Creates the backbone, the layers of words, the attention, and what words give to the
+        LSTM that reads them.
+        """
+        super().setup()
+        self.initial = Initial(normal=self.normal)
+        of_words = self.initial.embedding(self.embedding)
+        self.add_word_layers(self.initial, of_words, self.embedding, self.dropout)
+        self.search = self.attention(width=self.features, name="attention")
+        self.of_word = GateInputs(self.width, self.initial)
+
+    @nn.nowrap
+    def gates(self) -> Dense:
+        """Makes a layer to the gates of an LSTM."""
+        kernel_init = self.initial.kernel(GATES)
+        return Dense(GATES * self.width, use_bias=False, kernel_init=kernel_init)
+
+    def regions(
+        self, source: jax.Array, valid: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Computes the `annotations` [B,L,D] of images or regions, which are real [B,L], and their
+        mean [B,D]; raises `UserError` if D is not `features`.
+        """
+        a, real = self.annotations(source, valid)
+        check_channels(a, self.features)
+        return a, real, mean_of(a, real)
+
+
+class ShowAttendTell(LSTMCaptioner, kw_only=True):
+    """Show, Attend and Tell (Xu et al. 2015): an LSTM looks at a feature map before every word. The
+    fields not named here are those of `LSTMCaptioner`.
+
+    Attributes:
+      embedding: E, the width of the embeddings of words and of the layer before the output.
+      gate: beta: a number for each look ("scalar", the paper's), one for each channel ("vector"), or
+        1 ("none").
+      dropout: rate on words, on h_t before the output and on the deep output; the paper's is 0.5.
+
+    Card: Xu et al., Show, Attend and Tell, ICML 2015.
+    """
+
+    gate: Literal["scalar", "vector", "none"] = "scalar"
+
+    def setup(self) -> None:
         """Creates the backbone, the attention, the gate of the context if there is one, the LSTM
         cell and the layers of first state and output.
         """
         super().setup()
-        initial = Initial(normal=self.normal)
-        dense = functools.partial(Dense, kernel_init=initial.kernel())
-        of_words = initial.embedding(self.embedding)
-        self.add_word_layers(initial, of_words, self.embedding, self.dropout)
+        dense = functools.partial(Dense, kernel_init=self.initial.kernel())
         self.first_cell, self.first_state = dense(self.width), dense(self.width)
-        self.search = self.attention(width=self.features, name="attention")
         if self.gate != "none":
             self.selector = dense(1 if self.gate == "scalar" else self.features)
-        self.of_word = GateInputs(self.width, initial)
-        self.of_context = Dense(
-            GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
-        )
-        self.cell = LSTMCell(self.width, initial)
+        self.of_context = self.gates()
+        self.cell = LSTMCell(self.width, self.initial)
         self.out_state = dense(self.embedding)
         self.out_context = dense(self.embedding, use_bias=False)
 
@@ -93,9 +126,7 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
         memory of their annotations [B,L,D], and the LSTM's first state, made of the mean; raises
         `UserError` if D is not `features`. See `Captioner.encode`.
         """
-        a, real = self.annotations(source, valid)
-        check_channels(a, self.features)
-        mean = mean_of(a, real)
+        a, real, mean = self.regions(source, valid)
         first = LSTMState(jnp.tanh(self.first_cell(mean)), jnp.tanh(self.first_state(mean)))
         return Encoded(self.search.remember(a, real), first)
 

@@ -16,21 +16,14 @@ alone; the paper goes on by rewards. Weights start as in the released network wi
 Axis letters: B batch, L regions, D their width, T target length, V vocabulary, E embedding, H width.
 """
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import flax.struct
 import jax
 
-from attnlab.attention import MECHANISMS
-from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention
-from attnlab.layers.dense import Dense
-from attnlab.layers.initial import Initial
-from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
-from attnlab.systems.recurrent.writer import Decoding, RecurrentWriter
-from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
+from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
+from attnlab.systems.recurrent.writer import Decoding
+from attnlab.systems.vision.show_attend_tell import LSTMCaptioner
 
 
 @flax.struct.dataclass
@@ -43,31 +36,12 @@ class Encoded:
     mean: jax.Array
 
 
-class TopDown(RecurrentWriter, Captioner, kw_only=True):
+class TopDown(LSTMCaptioner, kw_only=True):
     """Bottom-up and top-down attention (Anderson et al. 2018): an LSTM says where to look, another
-    writes. The fields not named here are those of `Captioner`.
-
-    Attributes:
-      attention: factory of the mechanism; called with D.
-      features: D, the width of regions, or the channels of the backbone's feature map.
-      embedding: E, of words.
-      width: H, of both LSTMs.
-      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
-        being 0.01; 0 for Glorot's initializer.
-      dropout: rate on words and on h2_t before the output; the paper has none.
+    writes. The fields are those of `LSTMCaptioner`.
 
     Card: Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018.
     """
-
-    attention: Callable[..., Attention]
-    features: int = 64
-    embedding: int = 64
-    width: int = 128
-    normal: float = 0.0
-    dropout: float = 0.0
-
-    parts = {**Captioner.parts, "attention": MECHANISMS}
-    needs = {"attention": Need(role="cross", stepwise=True, history=True)}
 
     def setup(self) -> None:
         """Creates what `Captioner.setup` does (backbone, positions; `UserError` for positions
@@ -75,25 +49,17 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
         one that attends and one that writes, with their input projections.
         """
         super().setup()
-        initial = Initial(normal=self.normal)
-        gates = functools.partial(
-            Dense, GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
-        )
-        of_words = initial.embedding(self.embedding)
-        self.add_word_layers(initial, of_words, self.embedding, self.dropout)
-        self.search = self.attention(width=self.features, name="attention")
-        self.of_word = GateInputs(self.width, initial)
-        self.of_mean, self.of_writing = gates(), gates()
+        initial = self.initial
+        self.of_mean, self.of_writing = self.gates(), self.gates()
         self.looking_cell = LSTMCell(self.width, initial)
         self.of_context = GateInputs(self.width, initial)
-        self.of_looking = gates()
+        self.of_looking = self.gates()
         self.writing_cell = LSTMCell(self.width, initial)
 
     def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Encoded:
         """See `Captioner.encode`; `UserError` if D is another."""
-        v, real = self.annotations(source, valid)
-        check_channels(v, self.features)
-        return Encoded(self.search.remember(v, real), self.of_mean(mean_of(v, real)))
+        v, real, mean = self.regions(source, valid)
+        return Encoded(self.search.remember(v, real), self.of_mean(mean))
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Writer.start`; the state is that of both LSTMs, the one that looks first."""

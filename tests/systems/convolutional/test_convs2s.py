@@ -84,19 +84,14 @@ def test_gradients_into_the_encoder_are_divided_by_twice_the_attentions_and_thos
 ):
     """Two decoder layers, so 1/4; what goes by the embeddings in the values stays whole."""
     mine, whole, none = slopes(None), slopes(1.0), slopes(0.0)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
     for part in ("encoder_0", "encoder_1", "into_encoder", "out_encoder"):
-        for one, other in zip(
-            jax.tree.leaves(mine[part]), jax.tree.leaves(whole[part]), strict=True
-        ):
-            np.testing.assert_allclose(one, other / 4, rtol=1e-4, atol=1e-6)
+        jax.tree.map(lambda one, other: close(one, other / 4), mine[part], whole[part])
     for part in ("embed_source", "positions_source"):
         one, other, direct = (jax.tree.leaves(of[part])[0] for of in (mine, whole, none))
         assert np.abs(direct).max() > 1e-4
         np.testing.assert_allclose(one - direct, (other - direct) / 4, rtol=1e-4, atol=1e-5)
-    for one, other in zip(
-        jax.tree.leaves(mine["decoder_0"]), jax.tree.leaves(whole["decoder_0"]), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    jax.tree.map(close, mine["decoder_0"], whole["decoder_0"])
     np.testing.assert_array_equal(
         convs2s.slowed(jnp.asarray([1e-30, 3.3, -7e8]), 0.25), np.float32([1e-30, 3.3, -7e8])
     )

@@ -1,6 +1,7 @@
-"""What several oracles are made of."""
+"""The kit that the oracles are made of: batches, words, recurrent cells, attention, blocks."""
 
 import functools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,60 @@ from tests.layers.oracles import feed_forward, norm_of
 
 Tree = Any
 Vector = np.ndarray
+Settings = dict[str, Any]
+State = tuple[Vector, Vector]
+"""Of a recurrent layer, (c, h)."""
+
+
+def of_each_row(oracle: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """An oracle of batches, of one that takes parameters, settings and a row of each input, ids
+    without padding, and returns what the system says of them.
+    """
+
+    @functools.wraps(oracle)
+    def of_batch(params: Tree, settings: Settings, *read: np.ndarray) -> np.ndarray:
+        rows = zip(*read, strict=True)
+        return np.array([oracle(params, settings, *map(real, inputs)) for inputs in rows])
+
+    return of_batch
+
+
+def of_each_token(oracle: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """An oracle of batches [B,T,n], with zeros at padding, of one that takes parameters, settings,
+    a text without padding and what is read beside it, and returns [n] for each of its tokens.
+    """
+
+    @functools.wraps(oracle)
+    def of_batch(
+        params: Tree, settings: Settings, tokens: np.ndarray, *beside: np.ndarray
+    ) -> np.ndarray:
+        found = [
+            oracle(params, settings, row[row != 0], *(one[row != 0] for one in others))
+            for row, *others in zip(tokens, *beside, strict=True)
+            if row.any()
+        ]
+        result = np.zeros((*tokens.shape, np.shape(found[0])[1]))
+        result[tokens != 0] = np.concatenate(found)
+        return result
+
+    return of_batch
+
+
+def real(row: np.ndarray) -> np.ndarray:
+    """Ids without padding; other rows as they are."""
+    return row[row != 0] if np.issubdtype(row.dtype, np.integer) else row
+
+
+def embeddings(layer: Tree, ids: np.ndarray) -> list[Vector]:
+    """The vector of each id."""
+    return list(layer["embedding"][ids])
 
 
 def affine(layer: Tree, x: np.ndarray) -> np.ndarray:
-    """x [...,n] W + c, without c where there is none."""
-    result: np.ndarray = x @ layer["kernel"] + layer.get("bias", 0.0)
-    return result
+    """x [...,n] W + c, without c where there is none; W of an LSTM stands a level deeper."""
+    kernel = layer["kernel"]
+    kernel = kernel["kernel"] if isinstance(kernel, dict) else kernel
+    return x @ kernel + layer.get("bias", 0.0)
 
 
 def sigmoid(x: Vector) -> Vector:
@@ -36,7 +85,7 @@ def additive_scores(score: Tree, state: Vector, keys: list[Vector]) -> Vector:
     return np.array([score["v"] @ np.tanh(query + key @ score["w_key"]["kernel"]) for key in keys])
 
 
-def mean_of(weights: Vector, values: list[Vector]) -> Vector:
+def mean_of(weights: Vector, values: Sequence[Vector]) -> Vector:
     """c = sum_j a_j h_j."""
     context = np.zeros_like(values[0])
     for weight, value in zip(weights, values, strict=True):
@@ -49,51 +98,55 @@ def additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
     return mean_of(softmax(additive_scores(params["score"], state, annotations)), annotations)
 
 
-def lstm_start(layer: Tree) -> tuple[Vector, Vector]:
+def no_state(layer: Tree) -> State:
     """The state (c, h) before anything was read: zeros."""
     cell = layer["cell"]
     width = len(cell["candidate"] if "candidate" in cell else cell["past"])
     return np.zeros(width), np.zeros(width)
 
 
-def inputs(layer: Tree, x: Vector) -> Vector:
-    """x W of a recurrent layer; that of an LSTM stands a level deeper."""
-    kernel = layer["of_input"]["kernel"]
-    return x @ (kernel["kernel"] if isinstance(kernel, dict) else kernel)
+def cell_step(cell: Tree, state: State, given: Vector, beside: Vector | float = 0.0) -> State:
+    """The next state of a cell, which its parameters tell; `given` is x W + b. Only an LSTM has c.
 
-
-def lstm(layer: Tree, state: tuple[Vector, Vector], given: Vector) -> tuple[Vector, Vector]:
-    """i, f, o, g = sigma, sigma, sigma, tanh of (x W + h U + b), c' = f c + i g, h' = o tanh(c');
-    `given` is x W, the state (c, h); or a step of another cell, by what its parameters are.
+    LSTM: i, f, o, g = sigma, sigma, sigma, tanh of (x W + h U + b), c' = f c + i g,
+    h' = o tanh(c'). GRU: h' = (1 - z) h + z n, with n = tanh(x W + (r * h) U + b), or, where U is
+    one array, n = tanh(x W + b + r * (h U + `beside`)), as in Cho et al. 2014, whose z is the share
+    of the old state.
     """
     c, h = state
-    given = given + layer["of_input"]["bias"]
-    cell = layer["cell"]
-    if "candidate" in cell:  # GRU: r, z, n, z the share of the new; no c
-        of_gates = sigmoid(given[: 2 * len(h)] + h @ cell["gates"])
-        r, z = np.split(of_gates, 2)
+    if "candidate" in cell:
+        r, z = np.split(sigmoid(given[: 2 * len(h)] + h @ cell["gates"]), 2)
         h = (1 - z) * h + z * np.tanh(given[2 * len(h) :] + (r * h) @ cell["candidate"])
         return h, h
-    if cell["past"].shape[0] == cell["past"].shape[1]:  # tanh RNN; no c
-        h = np.tanh(given + h @ cell["past"])
+    past = h @ cell["past"] + beside
+    if len(past) == len(h):  # tanh RNN
+        h = np.tanh(given + past)
         return h, h
-    i, f, o, g = np.split(given + h @ cell["past"], 4)
+    if len(past) == 3 * len(h):
+        (of_r, of_z, of_n), (u_r, u_z, u_n) = np.split(given, 3), np.split(past, 3)
+        r, z = sigmoid(of_r + u_r), sigmoid(of_z + u_z)
+        h = (1 - z) * h + z * np.tanh(of_n + r * u_n)
+        return h, h
+    i, f, o, g = np.split(given + past, 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return c, sigmoid(o) * np.tanh(c)
 
 
-def passed(layer: Tree, words: list[Vector]) -> tuple[list[Vector], tuple[Vector, Vector]]:
-    """A recurrent layer over a sequence, from zeros: what it puts out, and its last state (c, h)."""
-    state, outputs = lstm_start(layer), []
+def layer_step(layer: Tree, state: State, x: Vector) -> State:
+    """The next state of a recurrent layer that reads x."""
+    return cell_step(layer["cell"], state, affine(layer["of_input"], x))
+
+
+def passed(layer: Tree, words: list[Vector]) -> tuple[list[Vector], State]:
+    """A recurrent layer over a sequence, from zeros: what it puts out, and its last state."""
+    state, outputs = no_state(layer), []
     for word in words:
-        state = lstm(layer, state, inputs(layer, word))
+        state = layer_step(layer, state, word)
         outputs.append(state[1])
     return outputs, state
 
 
-def both_ways(
-    layers: Tree, words: list[Vector]
-) -> tuple[list[Vector], list[tuple[Vector, Vector]]]:
+def both_ways(layers: Tree, words: list[Vector]) -> tuple[list[Vector], list[State]]:
     """A recurrent layer of two directions: [forward ; backward] of every word, and the last states
     of both.
     """
@@ -103,7 +156,21 @@ def both_ways(
     return [np.concatenate(pair) for pair in pairs], [at_end, at_beginning]
 
 
-def in_layer(settings: dict[str, Any], layer: int) -> dict[str, Any]:
+def stack(params: Tree) -> list[Tree]:
+    """The layers of a stack, from the lowest."""
+    return [params[f"layer_{number}"] for number in range(len(params))]
+
+
+def stacked(layers: list[Tree], x: list[Vector]) -> tuple[list[Vector], list[State]]:
+    """Recurrent layers over a sequence: what the top one puts out, and the last state of each."""
+    last = []
+    for layer in layers:
+        x, state = passed(layer, x)
+        last.append(state)
+    return x, last
+
+
+def in_layer(settings: Settings, layer: int) -> Settings:
     """The settings of a layer: of each part that is "by_layer", the one that its pattern names."""
     result = {}
     for key, value in settings.items():
@@ -115,23 +182,27 @@ def in_layer(settings: dict[str, Any], layer: int) -> dict[str, Any]:
 
 
 def placed(
-    params: Tree, settings: dict[str, Any], x: np.ndarray, functions: dict[str, Any], usual: str
+    params: Tree,
+    settings: Settings,
+    x: np.ndarray,
+    functions: dict[str, Callable[[np.ndarray], np.ndarray]],
+    absent: Collection[str] = (),
 ) -> np.ndarray:
     """x [T,d] through the functions of a layer, as `layers/block.py` says; `functions` by the names
-    of their residual connections, without those that are "none"; `usual`: the norm if nothing is
-    said.
+    of their residual connections, of which those in `absent` are left out.
     """
+    functions = {name: function for name, function in functions.items() if name not in absent}
     placement = settings.get("norm", "pre")
     if placement == "parallel":
         if not functions:
             return x
-        normed = normalised(params.get("normalisation", {}), settings, x, usual)
+        normed = normalised(params.get("normalisation", {}), settings, x)
         return x + sum(function(normed) for function in functions.values())
     for name, function in functions.items():
         own = params.get(f"around_{name}", {})
 
         def norm(x: np.ndarray, which: str = "normalisation", own: Tree = own) -> np.ndarray:
-            return normalised(own.get(which, {}), settings, x, usual)
+            return normalised(own.get(which, {}), settings, x)
 
         match placement:
             case "post":
@@ -149,10 +220,17 @@ def placed(
     return x
 
 
-def normalised(params: Tree, settings: dict[str, Any], x: np.ndarray, usual: str) -> np.ndarray:
-    """The norm that the settings name."""
-    name, fields = part(settings, "normalisation", usual)
-    return norm_of(name, params, x, fields.get("epsilon", 1e-6))
+def normalised(params: Tree | None, settings: Settings, x: np.ndarray) -> np.ndarray:
+    """The norm that the settings name, a layer norm if they name none, of x; x itself where there
+    is no norm (`params` is None).
+    """
+    name, fields = part(settings, "normalisation", "layer_norm")
+    return x if params is None else norm_of(name, params, x, fields.get("epsilon", 1e-6))
+
+
+def absent_parts(settings: Settings, slots: Collection[str]) -> set[str]:
+    """Those of the slots of a layer in which there is nothing."""
+    return {slot for slot in slots if part(settings, slot, "")[0] == "none"}
 
 
 def heads_of(
@@ -181,7 +259,7 @@ def heads_of(
     return affine(params["out"], joined)
 
 
-def embedded(params: Tree, settings: dict[str, Any], ids: np.ndarray) -> np.ndarray:
+def embedded(params: Tree, settings: Settings, ids: np.ndarray) -> np.ndarray:
     """Words of a text with their positions, [T,d]."""
     x = params["embed"]["embedding"][ids]
     x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
@@ -193,7 +271,7 @@ def embedded(params: Tree, settings: dict[str, Any], ids: np.ndarray) -> np.ndar
 
 def blocks(
     params: Tree,
-    settings: dict[str, Any],
+    settings: Settings,
     x: np.ndarray,
     forward: str,
     causal: bool = False,
@@ -218,16 +296,12 @@ def blocks(
             ),
             "feed_forward": functools.partial(feed_forward, inner, own.get("feed_forward")),
         }
-        for around, chosen in (("attention", name), ("feed_forward", inner)):
-            if chosen == "none":
-                del functions[around]
-        x = placed(own, settings, x, functions, "layer_norm")
-    return normalised(params["top"], settings, x, "layer_norm") if "top" in params else x
+        x = placed(own, settings, x, functions, absent_parts(of, functions))
+    return normalised(params.get("top"), settings, x)
 
 
 def _looked(
     name: str, params: Tree, fields: Any, mask: np.ndarray, causal: bool, y: np.ndarray
 ) -> np.ndarray:
     """y [T,d] through a mechanism that looks at it."""
-    out: np.ndarray = MECHANISMS[name](params, fields, y[None], y[None], mask[None], causal)[0][0]
-    return out
+    return MECHANISMS[name](params, fields, y[None], y[None], mask[None], causal)[0][0]

@@ -1,5 +1,6 @@
-"""Classifiers of images in evaluation, pixel by pixel, by their papers."""
+"""Systems that read an image alone, in evaluation, pixel by pixel, by their papers."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,23 +8,20 @@ import numpy as np
 from tests.attention.oracles import part
 from tests.attention.position_oracles import sinusoid
 from tests.layers.gates.oracles import ORACLES as GATES
-from tests.layers.oracles import norm_of
-from tests.systems.oracles.parts import Tree, affine, blocks
+from tests.layers.oracles import feed_forward, norm_of
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, affine, of_each_row
 
 EPSILON = 1e-5  # of batch norm
 
 
-def cnn(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+@of_each_row
+def cnn(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
     """Simonyan and Zisserman 2015, with batch norm and a mean over the last map."""
-    return np.array([_read_out(params, cnn_features(params, settings, x)) for x in images])
+    return _read_out(params, cnn_features(params, settings, image))
 
 
-def cnn_maps(params: Tree, settings: dict[str, Any], images: np.ndarray) -> list[np.ndarray]:
-    """The last map of each image."""
-    return [cnn_features(params, settings, x) for x in images]
-
-
-def cnn_features(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+def cnn_features(params: Tree, settings: Settings, x: np.ndarray) -> np.ndarray:
     """The last map [h,w,C] of an image x [H,W,C']."""
     for stage in range(len(settings["widths"])):
         for layer in range(settings["layers"]):
@@ -35,58 +33,56 @@ def cnn_features(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.nd
     return x
 
 
-def resnet(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+@of_each_row
+def resnet(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
     """He et al. 2016, both papers, and a mean over the last map."""
-    return np.array([_read_out(params, x) for x in resnet_maps(params, settings, images)])
+    return _read_out(params, resnet_features(params, settings, image))
 
 
-def resnet_maps(params: Tree, settings: dict[str, Any], images: np.ndarray) -> list[np.ndarray]:
-    """The last map of each image."""
+def resnet_features(params: Tree, settings: Settings, x: np.ndarray) -> np.ndarray:
+    """The last map [h,w,C] of an image x [H,W,C']."""
     large, pre = settings["stem"] == "imagenet", settings["order"] == "pre"
     bottleneck = settings["block"] == "bottleneck"
     blocks = [(settings["depth"] - 2) // (9 if bottleneck else 6)] * 3
     if large:
         assert settings["depth"] == 18
         blocks = [2, 2, 2, 2]
-    maps = []
-    for x in images:
-        x = _convolved(params["stem"], x, 2 if large else 1)
-        x = np.maximum(_normed(params["stem_normalisation"], x), 0)
-        x = _windows(x, 3, 2, 1, np.max) if large else x
-        for stage, count in enumerate(blocks):
-            for number in range(count):
-                block = params[f"stage_{stage}_block_{number}"]
-                stride = 2 if stage > 0 and number == 0 else 1
-                strides = [stride, 1]
-                if bottleneck:
-                    second = settings["strided"] == "second"
-                    strides = [1, stride, 1] if second else [stride, 1, 1]
-                first = stage == 0 and number == 0
-                x = (_pre if pre else _post)(block, settings, x, strides, first)
-                if settings.get("place") == "after":
-                    x = _gated(block, "gate", settings, x)
-        if pre:
-            x = np.maximum(_normed(params["normalisation"], x), 0)
-        maps.append(x)
-    return maps
+    x = _convolved(params["stem"], x, 2 if large else 1)
+    x = np.maximum(_normed(params["stem_normalisation"], x), 0)
+    x = _windows(x, 3, 2, 1, np.max) if large else x
+    for stage, count in enumerate(blocks):
+        for number in range(count):
+            block = params[f"stage_{stage}_block_{number}"]
+            stride = 2 if stage > 0 and number == 0 else 1
+            strides = [stride, 1]
+            if bottleneck:
+                second = settings["strided"] == "second"
+                strides = [1, stride, 1] if second else [stride, 1, 1]
+            first = stage == 0 and number == 0
+            x = (_pre if pre else _post)(block, settings, x, strides, first)
+            if settings.get("place") == "after":
+                x = _gated(block, "gate", settings, x)
+    return np.maximum(_normed(params["normalisation"], x), 0) if pre else x
 
 
-MAPS = {"cnn": cnn_maps, "resnet": resnet_maps}
+FEATURES: dict[str, Callable[..., np.ndarray]] = {"cnn": cnn_features, "resnet": resnet_features}
 
 
-def segmenter(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+def features(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
+    """The last map [h,w,C] of the backbone of a system."""
+    backbone = settings["backbone"]
+    return FEATURES[backbone["name"]](params["backbone"], backbone, image)
+
+
+@of_each_row
+def segmenter(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
     """Long et al. 2015: the map of the backbone interpolated to pixels, and the image beside it."""
-    backbone, logits = settings["backbone"], []
-    maps = MAPS[backbone["name"]](params["backbone"], backbone, images)
-    for x, image in zip(maps, images, strict=True):
-        if settings["width"]:
-            y = _interpolated(affine(params["coarse"], x), *image.shape[:2])
-            y = _convolved(params["fine"], np.concatenate([y, image], axis=-1))
-            y = np.maximum(_normed(params["normalisation"], y), 0)
-            logits.append(affine(params["out"], y))
-        else:
-            logits.append(_interpolated(affine(params["out"], x), *image.shape[:2]))
-    return np.array(logits)
+    x = features(params, settings, image)
+    if not settings["width"]:
+        return _interpolated(affine(params["out"], x), *image.shape[:2])
+    y = _interpolated(affine(params["coarse"], x), *image.shape[:2])
+    y = _convolved(params["fine"], np.concatenate([y, image], axis=-1))
+    return affine(params["out"], np.maximum(_normed(params["normalisation"], y), 0))
 
 
 def _interpolated(x: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -98,26 +94,21 @@ def _interpolated(x: np.ndarray, height: int, width: int) -> np.ndarray:
     return x
 
 
-def vit(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+@of_each_row
+def vit(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
     """Dosovitskiy et al. 2021, one patch after another."""
-    side, first = settings["patch"], settings["class_token"]
-    logits = []
-    for image in images:
-        x, places = ([params["class_token"][0]], [(0, 0)]) if first else ([], [])
-        for i in range(image.shape[0] // side):
-            for j in range(image.shape[1] // side):
-                patch = image[i * side : (i + 1) * side, j * side : (j + 1) * side]
-                kernel = params["patches"]["kernel"]
-                x.append(np.tensordot(patch, kernel, axes=3) + params["patches"]["bias"])
-                places.append((i, j))
-        x = np.array(x) + _standing(params, settings, places)
-        h = blocks(params, settings, x, "gelu", places=places)
-        read = h[0] if first else h.mean(axis=0)
-        logits.append(affine(params["out"], read))
-    return np.array(logits)
+    side, first, layer = settings["patch"], settings["class_token"], params["patches"]
+    x, places = ([params["class_token"][0]], [(0, 0)]) if first else ([], [])
+    for i, j in np.ndindex(image.shape[0] // side, image.shape[1] // side):
+        patch = image[i * side : (i + 1) * side, j * side : (j + 1) * side]
+        x.append(np.tensordot(patch, layer["kernel"], axes=3) + layer["bias"])
+        places.append((i, j))
+    standing = np.array(x) + _standing(params, settings, places)
+    h = parts.blocks(params, settings, standing, "gelu", places=places)
+    return affine(params["out"], h[0] if first else h.mean(axis=0))
 
 
-def _standing(params: Tree, settings: dict[str, Any], places: list[tuple[int, int]]) -> Any:
+def _standing(params: Tree, settings: Settings, places: list[tuple[int, int]]) -> Any:
     """What positions add to each token."""
     match part(settings, "positions", "none")[0]:
         case "learned":
@@ -125,13 +116,96 @@ def _standing(params: Tree, settings: dict[str, Any], places: list[tuple[int, in
         case "sinusoidal":
             return np.array([sinusoid(p, settings["width"]) for p in range(len(places))])
         case "sinusoidal_2d":
-            half = settings["width"] // 2
-            return np.array([[*sinusoid(i, half), *sinusoid(j, half)] for i, j in places])
+            return on_grid(places, settings["width"])
     return 0.0
 
 
+def on_grid(places: list[tuple[int, int]], width: int) -> np.ndarray:
+    """Sines of rows and of columns side by side, [L,width]."""
+    return np.array([[*sinusoid(i, width // 2), *sinusoid(j, width // 2)] for i, j in places])
+
+
+def detr(params: Tree, settings: Settings, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Carion et al. 2020, figure 10: logits [L,B,N,C+1] and boxes [L,B,N,4] of every layer of the
+    decoder.
+    """
+    answers = [_answers(params, settings, image) for image in images]
+    logits, boxes = (np.stack(of_images, axis=1) for of_images in zip(*answers, strict=True))
+    return logits, boxes
+
+
+def _answers(params: Tree, settings: Settings, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Logits [L,N,C+1] and boxes [L,N,4] of an image."""
+    f = features(params, settings, image)
+    places = list(np.ndindex(f.shape[:2]))
+    x = np.array([affine(params["project"], f[place]) for place in places])
+    p, o = on_grid(places, settings["width"]), params["queries"]
+    for number in range(settings["layers"]):
+        x = _box_layer(params[f"encoder_{number}"], settings, x, p)
+    x = parts.normalised(params.get("top_encoder"), settings, x)
+    y, logits, boxes = np.zeros_like(o), [], []
+    for number in range(settings["decoder_layers"] or settings["layers"]):
+        y = _box_layer(params[f"decoder_{number}"], settings, y, o, (x + p, x))
+        states = parts.normalised(params["top_decoder"], settings, y)
+        logits.append(affine(params["of_class"], states))
+        box = np.maximum(affine(params["of_box_0"], states), 0)
+        box = np.maximum(affine(params["of_box_1"], box), 0)
+        boxes.append(parts.sigmoid(affine(params["of_box_2"], box)))
+    return np.array(logits), np.array(boxes)
+
+
+def _box_layer(own: Tree, settings: Settings, y: np.ndarray, o: np.ndarray, seen: Any = ()) -> Any:
+    """A layer of the encoder or the decoder, in which o is added to queries and keys; `seen`: keys
+    and values of what the decoder looks at.
+    """
+    heads = settings["heads"]
+    functions = {
+        "self": lambda y: parts.heads_of(own["self_attention"], heads, y + o, y + o, y),
+        "cross": lambda y: parts.heads_of(own["cross_attention"], heads, y + o, *seen),
+        "feed_forward": lambda y: feed_forward("relu", own["feed_forward"], y),
+    }
+    return parts.placed(own, settings, y, functions, () if seen else ("cross",))
+
+
+@of_each_row
+def glimpses(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
+    """Mnih et al. 2014, equations of section 3 without draws: each location at its mean."""
+    core, state, at = params["core"], parts.no_state(params["core"]), np.zeros(2)
+    for _ in range(settings["glimpses"]):
+        seen = [_sensed(image, at, settings["size"], 2**j) for j in range(settings["scales"])]
+        what = np.maximum(affine(params["what"], np.ravel(seen)), 0)
+        where = np.maximum(affine(params["where"], at), 0)
+        g = affine(params["of_what"], what) + affine(params["of_where"], where)
+        state = parts.layer_step(core, state, np.maximum(g, 0))
+        at = np.tanh(affine(params["location"], state[1]))
+    return affine(params["out"], state[1])
+
+
+def _sensed(image: np.ndarray, at: np.ndarray, size: int, side: int) -> np.ndarray:
+    """A patch: each of its pixels the area under it, pixel by pixel, over its own area."""
+    height, width, channels = image.shape
+    result = np.zeros((size, size, channels))
+    for i, j, row, column in np.ndindex(size, size, height, width):
+        top = (at[0] + 1) / 2 * height + (i - size / 2) * side
+        left = (at[1] + 1) / 2 * width + (j - size / 2) * side
+        high = min(top + side, row + 1) - max(top, row)
+        broad = min(left + side, column + 1) - max(left, column)
+        if high > 0 and broad > 0:
+            result[i, j] += high * broad * image[row, column] / side**2
+    return result
+
+
+@of_each_row
+def perceptron(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray:
+    """Products and relus over all numbers of an image."""
+    x = np.ravel(image)
+    for number in range(len(settings["widths"])):
+        x = np.maximum(affine(params[f"hidden_{number}"], x), 0)
+    return affine(params["out"], x)
+
+
 def _post(
-    block: Tree, settings: dict[str, Any], x: np.ndarray, strides: list[int], first: bool
+    block: Tree, settings: Settings, x: np.ndarray, strides: list[int], first: bool
 ) -> np.ndarray:
     """relu(N(conv(... relu(N(conv x)))) + short(x))."""
     y = x
@@ -152,7 +226,7 @@ def _post(
 
 
 def _pre(
-    block: Tree, settings: dict[str, Any], x: np.ndarray, strides: list[int], first: bool
+    block: Tree, settings: Settings, x: np.ndarray, strides: list[int], first: bool
 ) -> np.ndarray:
     """conv(relu(N(... conv(relu(N x))))) + short(x); x of the first block is activated already."""
     activated = x if first else np.maximum(_normed(block["normalisation_0"], x), 0)
@@ -169,7 +243,7 @@ def _pre(
     return y + _padded(x, y)
 
 
-def _gated(params: Tree, name: str, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+def _gated(params: Tree, name: str, settings: Settings, x: np.ndarray) -> np.ndarray:
     """Through the gate of that name, if it has parameters."""
     if name not in params:
         return x

@@ -116,8 +116,7 @@ def _parameters(system: Any) -> Any:
 
 
 def _loss(system: Any, params: Any) -> jax.Array:
-    squares: jax.Array = (system.apply(params, *_read(system)) ** 2).mean()
-    return squares
+    return (system.apply(params, *_read(system)) ** 2).mean()
 
 
 def _slope(system: Any, params: Any) -> Any:

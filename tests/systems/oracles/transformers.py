@@ -1,0 +1,165 @@
+"""Transformers of texts: encoder-decoder, decoder alone, and BERT and its relatives."""
+
+from math import erf
+
+import numpy as np
+
+from tests.attention.oracles import part
+from tests.attention.position_oracles import POSITIONS, sinusoid
+from tests.layers.oracles import feed_forward
+from tests.systems.oracles import parts
+from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row, of_each_token
+
+
+@of_each_row
+def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vector) -> np.ndarray:
+    """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and "heads".
+
+    And where they are not the paper's "normalisation" and "feed_forward" by name,
+    "scaled_embedding", "decoder_layers", "scaled_output", "leaking", and "t5": the (buckets, largest distance)
+    of relative biases that all layers of a stack share. Tables of positions, norms of embeddings
+    and biases count where there are parameters of them.
+    """
+    target_table = params["embed_target"]["embedding"]
+    share, source_table = settings.get("share", "all"), target_table
+    if share in ("output", "none"):
+        source_table = params["embed_source"]["embedding"]
+    final = params["out"]["kernel"] if share in ("input", "none") else target_table.T
+    if settings.get("scaled_output"):
+        final = final / np.sqrt(target_table.shape[1])
+    final_bias = params.get("out", {}).get("bias", 0.0)
+    heads = settings["heads"]
+    forward = part(settings, "feed_forward", "relu")[0]
+    divided = "t5" not in settings
+
+    def layer(stack: str, number: int, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
+        own = params.get(f"{stack}_{number}", {})
+        shared = params.get(f"{stack}_positions")
+        bias = _distances(shared, settings, len(x), memory is not None)
+        masked = memory is not None and not settings.get("leaking")
+        functions = {
+            "self": lambda x: parts.heads_of(
+                own["self_attention"], heads, x, x, x, masked, bias, divided
+            ),
+            "cross": lambda x: parts.heads_of(
+                own["cross_attention"], heads, x, memory, memory, divided=divided
+            ),
+            "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
+        }
+        slots = f"{stack}_attention", "cross_attention", "feed_forward"
+        empty = parts.absent_parts(parts.in_layer(settings, number), slots)
+        absent = {name for name, slot in zip(functions, slots, strict=True) if slot in empty}
+        absent |= {"cross"} if memory is None else set()
+        return parts.placed(own, settings, x, functions, absent)
+
+    def through(stack: str, x: np.ndarray, layers: int, memory: np.ndarray | None) -> np.ndarray:
+        x = parts.normalised(params.get(f"embed_norm_{stack}"), settings, x)
+        for number in range(layers):
+            x = layer(stack, number, x, memory)
+        return parts.normalised(params.get(f"top_{stack}"), settings, x)
+
+    x = _embedded(source_table, source, settings, params.get("positions"))
+    memory = through("encoder", x, settings["layers"], None)
+    y = _embedded(target_table, target_in, settings, params.get("positions_decoder"))
+    layers = settings.get("decoder_layers") or settings["layers"]
+    return through("decoder", y, layers, memory)[:, : len(final)] @ final + final_bias
+
+
+def _embedded(
+    table: np.ndarray, tokens: np.ndarray, settings: Settings, places: Tree | None
+) -> np.ndarray:
+    """sqrt(d) E[token] + PE[position], that of sines; `places`: a table instead, whose first rows
+    may be unused.
+    """
+    words = table[tokens] * (
+        np.sqrt(table.shape[1]) if settings.get("scaled_embedding", True) else 1.0
+    )
+    if "t5" in settings:
+        return words
+    apart = settings.get("position_width", 0)
+    if places is not None:
+        added = places["table"][settings["positions"]["unused"] :][: len(words)]
+    else:
+        added = np.array([sinusoid(p, apart or table.shape[1]) for p in range(len(words))])
+    return np.concatenate([words, added], axis=1) if apart else words + added
+
+
+def _distances(
+    params: Tree | None, settings: Settings, length: int, causal: bool
+) -> np.ndarray | float:
+    """T5's bias [H,Tq,Tk] from one table for a stack; 0 without."""
+    if params is None:
+        return 0.0
+    buckets, largest = settings["t5"]
+    scheme = POSITIONS["t5"](
+        params, {"buckets": buckets, "max_distance": largest}, settings["heads"], 1, causal
+    )
+    shape = (settings["heads"], length, length)
+    nothing = np.zeros(1)
+    biases = [scheme.bias(h, nothing, nothing, i, j) for h, i, j in np.ndindex(shape)]
+    return np.array(biases).reshape(shape)
+
+
+@of_each_token
+def decoder(params: Tree, settings: Settings, tokens: Vector) -> np.ndarray:
+    """GPT-2 and Llama: `settings` are the system's; layers may differ."""
+    table = params["embed"]["embedding"]
+    final = table.T if settings.get("share", "output") == "output" else params["out"]["kernel"]
+    x = parts.embedded(params, settings, tokens)
+    logits = parts.blocks(params, settings, x, "gelu_tanh", causal=True)[:, : len(final)] @ final
+    cap = settings.get("logit_cap", 0.0)
+    return cap * np.tanh(logits / cap) if cap else logits
+
+
+@of_each_token
+def encoder(
+    params: Tree, settings: Settings, tokens: Vector, types: Vector | int = 0
+) -> np.ndarray:
+    """Numbers of every token; `types` says which of the texts of its row a token belongs to."""
+    states = _states(params, settings, tokens, types)
+    if settings.get("head", "linear") == "linear":
+        return affine(params["out"], states)
+    inner = affine(params["out"]["inner"], states)
+    gelu = np.array([[x / 2 * (1 + erf(x / 2**0.5)) for x in one] for one in inner])
+    normed = parts.normalised(params["out"]["normalisation"], settings, gelu)
+    return normed @ params["embed"]["embedding"].T + params["out"]["bias"]
+
+
+@of_each_row
+def encoder_classifier(params: Tree, settings: Settings, *texts: Vector) -> Vector:
+    """Logits of a text or a pair: a row of id 1, the first text, the second."""
+    row = np.concatenate([[1], *texts])
+    kinds = np.repeat([0, 1], [1 + len(texts[0]), len(row) - 1 - len(texts[0])])
+    states = _states(params, settings, row, kinds)
+    match settings.get("pooling", "mean"):
+        case "mean":
+            vector = states.mean(axis=0)
+        case "max":
+            vector = states.max(axis=0)
+        case "first":
+            vector = states[0]
+        case "pooler":
+            vector = np.tanh(affine(params["pooler"], states[0]))
+    return affine(params["out"], vector)
+
+
+_BERT: Settings = {"norm": "post", "head": "tied", "pooling": "pooler"}
+
+
+def bert(params: Tree, settings: Settings, *read: np.ndarray) -> np.ndarray:
+    """Logits of every token."""
+    return encoder(params, {**_BERT, **settings}, *read)
+
+
+def bert_classifier(params: Tree, settings: Settings, *texts: np.ndarray) -> np.ndarray:
+    """Logits of texts or pairs."""
+    return encoder_classifier(params, {**_BERT, **settings}, *texts)
+
+
+def _states(params: Tree, settings: Settings, tokens: Vector, types: Vector | int) -> np.ndarray:
+    """The states [T,d] of a text without padding."""
+    x = parts.embedded(params, settings, tokens)
+    if "embed_types" in params:
+        x = x + params["embed_types"]["embedding"][types]
+    x = parts.normalised(params.get("embed_norm"), settings, x)
+    return parts.blocks(params, settings, x, "gelu")
