@@ -271,9 +271,9 @@ def patch(
     positions: Sequence[int | None] = (None,),
     other: Mapping[str, Any] | None = None,
 ) -> dict[tuple[str, int | None, int | None], np.ndarray]:
-    """Returns by (place, head, position) the share [B] of the difference in log-probability between
-    a clean and a corrupted input that comes back when this part of the clean pass replaces that of
-    the corrupted pass.
+    """Returns by (place, head, position) the share [B] of the difference in log-probability of the
+    targets (less that of the targets in `other`) between a clean and a corrupted input that comes
+    back when this part of the clean pass replaces that of the corrupted pass.
 
     Args:
       model: task and parameters.

@@ -150,8 +150,8 @@ def _norms(model: Passes, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array
 
 def weight_agreement(model: Passes, batch: Batch, embedding: str) -> Arrays:
     """Returns by name of the attention weights the Kendall rank correlation [B,H] of the attention
-    that tokens receive with the norm of their gradient at `embedding`; only weights with a key for
-    each of its tokens, NaN with nothing to rank.
+    that tokens receive with the norm of the gradient of log p of the targets at their `embedding`;
+    only weights with a key for each of its tokens; NaN with nothing to rank.
 
     Args:
       model: task and parameters.
@@ -267,9 +267,9 @@ def permuted(weights: jax.Array, seen: jax.Array, key: jax.Array) -> jax.Array:
 def adversarial_weights(
     weights: np.ndarray, values: np.ndarray, seen: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Returns other attention weights [Tk] of a query, on the keys that `seen` marks, that give the
-    same context from `values` [Tk,D], and their total variation distance from `weights`; where
-    there are none, `weights` and 0.
+    """Finds by a linear program other weights [Tk] of a query, on the keys `seen`, that give the
+    same context from `values` [Tk,D] and overlap least with `weights`; returns them and their total
+    variation distance from `weights`, or `weights` and 0 if there are none.
 
     Args:
       weights: [Tk], at least 0.

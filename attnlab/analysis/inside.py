@@ -231,7 +231,7 @@ def _add_costs(result: Analysis, model: Passes, batches: Batches) -> None:
 
 def _add_pruning(result: Analysis, model: Passes, batches: Batches) -> None:
     """Adds "importance" to the records of heads in `result`, and to `result.pruning` a record of
-    the loss after each head that is switched off, the least important first.
+    the loss with all heads, then after each head that is switched off, the least important first.
     """
     for place, scores in ablation.head_importance(model, batches).items():
         name = place.rpartition("/")[0]

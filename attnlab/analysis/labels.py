@@ -24,8 +24,9 @@ FONT_SIZE = 7.5  # points
 
 
 def label(token: str, longest: int = _LONGEST, room: float = math.inf) -> str:
-    """Returns a token as text for a picture: blanks made visible, characters without a font as
-    escapes, cut with "…" to `longest` characters and to `room` inches at `FONT_SIZE`.
+    """Returns a token as text for a picture: a token of blanks alone as open boxes, characters that
+    no font has as escapes, cut with "…" to `longest` characters and to `room` inches at
+    `FONT_SIZE`.
     """
     if not token.strip(" "):
         return "\N{OPEN BOX}" * min(len(token), longest)

@@ -256,8 +256,8 @@ def _draw_arcs(panel: Any, looks: list[tuple[int, int, float]], length: int, low
 
 def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
     """Returns triples (query position, key position, weight cut to 1) of the weights [T,T] that are
-    at least `_FAINT` and not of a token on itself, sorted by weight. The strongest comes last, so
-    that it lies on top.
+    at least `_FAINT` = 0.05 and not of a token on itself, the smallest first. The strongest comes
+    last, so that it lies on top.
     """
     rows, columns = np.nonzero(np.nan_to_num(weights) >= _FAINT)
     looks = [

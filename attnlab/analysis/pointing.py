@@ -70,8 +70,8 @@ class Pointing:
         return self.hits.sum(0) / np.where(counts, counts, np.nan)
 
     def best(self, least: int = 20) -> list[Record]:
-        """Returns a record for each cell (relation and direction) with `least` questions in both
-        halves of the texts: the best head and the best baseline by even texts, with their
+        """Returns a record for each cell (relation and direction) with at least `least` questions
+        in each half of the texts: the best head and the best baseline by even texts, with their
         accuracies, gain and intervals on the odd texts.
 
         The columns are `COLUMNS`, "count" (questions), "accuracy" with "low" and "high", its 95 %
@@ -128,9 +128,9 @@ def word_spans(words: Sequence[str]) -> np.ndarray:
 
 
 def syntax_scores(sentences: Sequence[Sentence], maps: Iterable[Maps]) -> Pointing:
-    """Counts how often the largest weight of each head goes from a word to its syntactic head or
-    dependent, by relation, and returns this with baselines as a `Pointing`; `maps` are for each
-    sentence [H,W,W] between words, by name.
+    """Counts by relation how often the largest absolute weight of each attention head goes from a
+    word to its syntactic head or dependent, and how many edges its spanning tree has right; returns
+    a `Pointing` with baselines; `maps` are [H,W,W] by name, for each sentence.
 
     Args:
       sentences: with heads, and relations as tags (`Conllu(tags="deprel")`).
@@ -174,8 +174,8 @@ class Document(NamedTuple):
 
 
 def read_documents(path: str | Path) -> list[Document]:
-    """Reads a file of JSON lines, texts with their clusters of mentions (plain, .gz or .xz), and
-    returns a `Document` for each; raises `UserError` for a line of another form or no document.
+    """Reads a file of JSON lines, texts with their clusters of mentions (plain, .gz, .xz or .zst),
+    and returns a `Document` for each; raises `UserError` for a line of another form or no document.
 
     Raises:
       UserError: the file cannot be read or has no document; a line, named with the key, has

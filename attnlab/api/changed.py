@@ -98,9 +98,9 @@ def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:
 def patched(
     run: "Run", clean: tuple[str, str], corrupted: str, at: str, by_position: bool
 ) -> list[Record]:
-    """Returns records "place", "head", "position" and "restored": the share of the lost
-    log-probability of the text clean[1] that comes back if `corrupted` is read in place of
-    clean[0], and the values of kind `at` at that place are those of the clean pass.
+    """Returns records "place", "head", "position" (None unless `by_position`) and "restored": the
+    share of the lost log-probability of clean[1] that comes back if `corrupted` is read in place of
+    clean[0], with the values of kind `at` at that place from the clean pass.
     """
     if at not in (kinds := [kind for kind in KINDS if kind != "weights"]):
         raise UserError(f"patch: at={at!r}; {nearest(at, kinds)}")

@@ -86,8 +86,8 @@ class Cost(NamedTuple):
 
 def cost(module: Mixer, length: int, *, rows: int = 1, direction: Direction = "causal") -> Cost:
     """Returns a `Cost`, from shapes alone without computing: a mixer's number of parameters, the
-    FLOPs of a forward pass over `rows` texts of `length` tokens, and the bytes of the decoding
-    state of one text.
+    FLOPs of a forward pass by the plain kernel over `rows` texts of `length` tokens, and the bytes
+    of the decoding state of one text.
 
     Raises:
       UserError: fields that do not fit each other.
@@ -150,8 +150,8 @@ def measured(
     memory: float = 8e9,
 ) -> Point:
     """Returns a `Point` of a mixer at `length` tokens: counted and compiled FLOPs, bytes, compile
-    time, and the least seconds of a run, which is left out if its program takes more than `memory`
-    bytes or its fields do not fit.
+    time and the least seconds of a run; without seconds if its program takes more than `memory`
+    bytes; with the reason `why` alone if its fields do not fit.
 
     Args:
       name: as it stands in the record.

@@ -54,7 +54,7 @@ class Foreign(Stored):
 def load_pretrained(
     folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None
 ) -> Run:
-    """Loads the model in a folder of `transformers`, or of timm, as a run, with changed settings,
+    """Loads the model in a folder of `transformers`, or of timm, as a `Run`, with changed settings,
     ready to generate, score and show its maps.
 
     Args:
@@ -243,8 +243,8 @@ def _labels(run: Run) -> dict[str, Any]:
 
 
 def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
-    """Writes `tokenizer.json` (an adopted one unchanged) and `tokenizer_config.json` with the
-    special tokens and chat template into a folder; returns both files. Of a model of `pairs`
+    """Writes `tokenizer.json` (an adopted one unchanged) and `tokenizer_config.json` with special
+    tokens and chat template into a folder; returns both paths; for `pairs` (an encoder-decoder)
     reserved ids are T5's sentinels, and a tokenizer of ours ends every text.
     """
     ours = not isinstance(vocabulary, Adopted)

@@ -59,9 +59,9 @@ class Stored:
         ensemble: Sequence[Path] = (),
         accept_changed_code: bool = False,
     ) -> "Stored":
-        """Returns the trained run in `workdir` and its `ensemble` as a `Stored`, with `data` (of a
-        sweep's trial not), `decoding` and `parallel` changed by overrides or a config file; raises
-        `UserError` for other changes, `Changed` if vocabulary or user code has changed.
+        """Returns the run in `workdir` and its `ensemble` as a `Stored`; overrides or `config` may
+        change `data` (not of a sweep's trial), `decoding`, `parallel` and `training.metrics`;
+        raises `UserError` for other changes, `Changed` if vocabulary or user code has changed.
 
         Args:
           workdir: the folder.

@@ -52,8 +52,8 @@ def sweep(
     flags: Sequence[str] | str = (),
 ) -> Sweep:
     """Runs the command `sweep` on an experiment file in another process, or resumes it, and returns
-    its report as a `Sweep`; prints the command's messages on `sys.stderr`, and raises `UserError`
-    if it fails or makes no report.
+    its report, a `Sweep` (folder, verdict, table rows, trials); prints the command's messages on
+    `sys.stderr`, and raises `UserError` if it fails or makes no report.
 
     Args:
       experiment: "experiments/quickstart.py", with ":ARGUMENT" if it takes one.

@@ -265,9 +265,10 @@ class Run:
         return [text.log_prob for text in self.score(pairs)]
 
     def maps(self, source: str, target: str | None = None, chosen: Chosen = EVERY_MAP) -> Maps:
-        """Returns the attention maps of an example that `chosen` selects (all by default), by name,
-        each with labelled queries and keys. Of a system without attention they are sensitivities of
-        its answers to what it reads. A notebook shows them as an atlas.
+        """Returns `Maps`, a dict by name of the attention maps of a text (or pair) that `chosen`
+        selects, each a `Map` of weights [H,Tq,Tk] with labels of queries and keys. Of a system
+        without attention they are sensitivities of its answers to what it reads. A notebook shows
+        them as an atlas.
 
         Args:
           source: a text.

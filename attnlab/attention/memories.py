@@ -50,8 +50,9 @@ class Memory:
         return self.replace(length=length)  # type: ignore[attr-defined]
 
     def as_ring(self) -> Any:
-        """Returns an empty memory as a ring (circular buffer) of as many slots as this one has.
-        Every array that a mechanism adds must have the slots on axis 2, [B,n,w,...].
+        """Returns this memory, which must be empty, as a ring (circular buffer) of as many slots,
+        with all slots not `valid` and at position -1. Every array that a mechanism adds must have
+        the slots on axis 2, [B,n,w,...].
         """
         rows, slots = self.valid.shape
         nowhere = jnp.full((rows, slots), -1, jnp.int32)

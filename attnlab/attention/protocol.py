@@ -245,7 +245,7 @@ class Attention(Mixer):
     def forgets(self) -> bool:
         """Returns whether under a window of w the last w keys are all that the mechanism needs, so
         that older ones may be dropped: it and the mechanism inside it, if any, declare `window`,
-        and neither score nor alignment depends on earlier looks, on positions or on lengths.
+        its score uses no earlier looks, and its alignment no earlier looks, positions or lengths.
         """
         parts: dict[str, Any] = {
             table.kind: made(table, getattr(self, name)) for name, table in self.parts.items()

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the tables that compare two sweeps, and writes them to `--out` if it is given; needs
-    neither jax nor a network.
+    neither jax nor a network; returns 0.
 
     Returns:
       0, whatever differs.

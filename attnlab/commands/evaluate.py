@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Evaluates the run in `--workdir` on `--split` and prints its scores as a table or JSON;
-    writes no file. Of several processes the first does all of it.
+    """Evaluates the run in `--workdir` on `--split`, prints its scores as a table or JSON, and
+    returns 0; writes no file; of several processes the first does all of it.
     """
     if processes.index() > 0:
         import jax

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Converts a transformers folder into a new run at step 0 in `--workdir`, saved but not
-    trained, and prints how to use and train it.
+    trained, prints how to use and train it, and returns 0.
 
     Returns:
       0.

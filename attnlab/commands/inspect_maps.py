@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the attention maps of the given texts or images as `atlas.html` with `maps.npz`, and
     those of each example as `<number>.npz` and as pictures (maps too large to read are not drawn);
-    prints each example and the paths of all these files. A second run is on the page alone.
+    prints each example and the paths of all these files, and returns 0. A second run is on the
+    page alone.
     """
     stored = session.stored_run(arguments)
     kind = arguments.format or "png"

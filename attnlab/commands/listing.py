@@ -188,8 +188,8 @@ def print_component(kind: str, name: str) -> None:
 
 
 def file_rows(kind: str) -> list[tuple[str, str]]:
-    """Returns (path, first paragraph of the docstring) for each Python file in the folder `kind` of
-    the current folder, or of attnlab's own if there is none here.
+    """Returns (path, first paragraph of the docstring) for each Python file without a leading "_"
+    in the folder `kind` of the current folder, or of attnlab's own if there is none here.
 
     They are not run.
     """

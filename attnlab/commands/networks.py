@@ -94,8 +94,9 @@ def parameter_shapes(config: Settings) -> Params:
 
 
 def task_cells(task: Callable[..., object]) -> dict[str, str]:
-    """Returns a dict with the texts of the table columns "systems", "data" and "measures" of a
-    task: the registered names that fit it, with commas; "" where the task declares none.
+    """Returns a dict with the texts of three table columns of a task: "systems", names that fit;
+    "data", the method that it reads by and the sources with it; "measures", names, each with the
+    better direction; "" where the task declares none.
     """
     base, method = getattr(task, "systems", None), getattr(task, "reads", "")
     base = base if isinstance(base, type) else ()

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads the texts of `--from`, writes them as shards of ids to `--to`, and prints counts and
-    how to train on them; resumes an interrupted preparation.
+    how to train on them; resumes an interrupted preparation; returns 0.
 
     Returns:
       0.

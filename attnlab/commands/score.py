@@ -114,8 +114,8 @@ def _foreign(arguments: argparse.Namespace) -> bool:
 
 
 def _open_model(arguments: argparse.Namespace) -> "Run":
-    """Starts jax and returns the model of `--workdir` for scoring, a trained run (with
-    `--ensemble`) or a folder of `transformers`, with its parameters loaded.
+    """Starts jax and returns the model of `--workdir` as a `Run` with its parameters loaded, from a
+    trained run (with `--ensemble`) or a folder of `transformers`.
     """
     if not _foreign(arguments):
         return session.open_run(session.stored_run(arguments))

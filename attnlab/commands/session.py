@@ -62,8 +62,8 @@ def folder_of(arguments: argparse.Namespace) -> Path:
 
 
 def stored_run(arguments: argparse.Namespace) -> "Stored":
-    """Returns the trained run in `--workdir`, together with those of `--ensemble`, with the stored
-    config and overrides that only change how it is used.
+    """Returns a `Stored` of the trained run in `--workdir`, together with those of `--ensemble`,
+    with the stored config and overrides that only change how it is used; loads no parameters.
 
     With `--config` it is that config with all overrides, which must equal the stored one but for
     settings for its use.
@@ -82,8 +82,8 @@ def stored_run(arguments: argparse.Namespace) -> "Stored":
 
 
 def open_run(stored: "Stored", splits: Sequence[str] = ()) -> "Run":
-    """Sets up jax, prints notes on the run to stderr, and returns the run with its parameters and
-    the data of `splits` loaded; see `attnlab.api.trained.open_run`.
+    """Sets up jax, prints notes on the stored run to stderr, and returns its `Run`, with parameters
+    and the data of `splits` loaded; see `attnlab.api.trained.open_run`.
     """
     stored.check_splits(splits)
     start_jax()

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Records that a trial is stopped for good, or with `--undo` that it may run again, and prints
-    which.
+    """Records that a trial of a sweep is stopped for good, or with `--undo` that it may run again,
+    prints which, and returns 0.
 
     Returns:
       0.

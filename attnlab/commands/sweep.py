@@ -73,9 +73,9 @@ def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = Fals
 
 
 def _run_tasks(arguments: argparse.Namespace, directory: Path, experiment: Experiment) -> int:
-    """Runs a sweep for each task of an experiment in the folder `directory`/task, after planning
-    all, writes the report on all, and returns the largest exit code (at once after a signal); after
-    an error in planning removes a new folder.
+    """Runs a sweep for each task of an experiment in `directory`/task, after planning all, and
+    writes the report on all (with `--dry-run` only prints the plans); returns the largest exit code
+    (at once after a signal); removes a new folder if planning fails.
     """
     from attnlab.experiments import report
 

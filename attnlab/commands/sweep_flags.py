@@ -117,8 +117,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def work_options(arguments: argparse.Namespace) -> WorkOptions:
-    """Returns the options of a worker (trials to run, time limit in seconds, grace, cores) from the
-    flags of `add_running`.
+    """Returns the `WorkOptions` of a worker (trials to run, time limit and grace in seconds,
+    whether fewer cores than planned are accepted) from the flags of `add_running`.
     """
     minutes = arguments.trial_timeout
     return WorkOptions(

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Trains the config of `--config` in `--workdir`, from its last checkpoint if there is one;
-    once done, evaluates it and writes the report; with `--dry-run` only prints what it will take.
+    once done, evaluates it and writes the report; with `--dry-run` only prints what it will take;
+    returns the exit code.
 
     Returns:
       0 when done, 1 when diverged or a metric of the user's has failed, 128 + the signal's number when interrupted.

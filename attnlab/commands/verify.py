@@ -38,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Trains a recorded run again in a temporary folder, compares its `metrics.jsonl` with the
-    recorded one bit by bit, and prints the first difference; writes nothing into the run's folder.
+    """Trains a recorded run again in a temporary folder, compares its `metrics.jsonl` bit by bit
+    with the recorded one and prints the first difference; returns 0 if there is none, else 1, or
+    128 + signal if stopped.
 
     Returns:
       0 if all records are identical, 1 if one differs, 128 + the signal's number if it was stopped

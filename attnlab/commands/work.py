@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs trials and evaluations of a planned sweep that no other process has taken, until none is
-    left; then prints which trials failed.
+    left, and prints which trials failed; returns 0, 1 if a trial failed, 128 + signal if stopped.
 
     Returns:
       0 when nothing is left to take, 1 when a trial of the sweep has failed or diverged, 128 + the

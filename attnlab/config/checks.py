@@ -48,8 +48,8 @@ def validate(
     config: ConfigDict, schema: type[Node] | None = None, set_names: Container[str] | None = None
 ) -> Node:
     """Checks a complete config (keys, types, choices, ranges, settings that depend on each other),
-    fits lengths not in `set_names` to the longest sequence, and returns the settings as an object
-    of the schema; raises `UserError`.
+    changes lengths not in `set_names` (None: change none) in place to fit the longest sequence, and
+    returns the settings as an object of the schema; raises `UserError`.
 
     Args:
       config: complete, see `attnlab.config.tree.complete`.
@@ -132,7 +132,8 @@ def _settings(node: ConfigNode, kind: type[Kind]) -> Kind:
 
 def _check_node(node: ConfigNode) -> object:
     """Checks a node and all below it (every key known, of its type and in its range, none missing),
-    else raises `UserError`; returns its settings as an object of its class if it has one.
+    else raises `UserError`; returns its settings as an object of its class, as a frozen `Component`
+    where it names a component, else as they are.
     """
     for key, value in node.values.items():
         where = f"config.{node.full_name(key)}"

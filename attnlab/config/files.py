@@ -69,8 +69,9 @@ def _recorded_config(manifest: pathlib.Path) -> ConfigDict:
 
 
 def call_file(path_and_argument: str, function: str, kind: str) -> object:
-    """Runs a Python file and returns what its function named `function` returns, called with the
-    argument behind the colon; any error but Ctrl-C becomes a `UserError`.
+    """Runs the Python file of "FILE:ARGUMENT" and returns what its function named `function`
+    returns, called with ARGUMENT (without a colon with nothing, or "" where it needs one); any
+    error but Ctrl-C becomes a `UserError`.
 
     Args:
       path_and_argument: see `read_config_file`.

@@ -135,8 +135,8 @@ class Table(Generic[T]):
     def _check_parameters(
         self, component: Callable[..., object], where: str, described: str
     ) -> None:
-        """Raises `UserError` unless a component accepts the parameters that code supplies and has a
-        default for all others.
+        """Raises `UserError` unless a component accepts the parameters that code supplies (checked
+        only for tables without a base class) and has a default for all others but its parts.
         """
         try:
             parameters = fields(component)

@@ -240,8 +240,9 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
 
 
 def read_value(text: str, old: object, hint: Callable[[], object], where: str) -> object:
-    """Parses `text` into a value of the type of `old`, which it replaces, or else of a type the
-    annotation allows; raises `UserError` if it is none of them.
+    """Parses `text` into a value of the type of `old`, which it replaces, or else of a type that
+    the annotation which `hint()` gives allows; raises `UserError`, which names the setting `where`,
+    if it is none of them.
 
     int, float (also "3" and "1e-3"; finite), bool ("true", "false"), str, tuple ("16,32" or "(16,
     32)", its items of the type of the old ones); "None" where the old value is None or the

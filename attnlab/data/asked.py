@@ -93,9 +93,9 @@ class AskedTexts(Dataset[Row]):
 
 
 def encode(vocabulary: Vocabulary, rows: Sequence[Row]) -> Examples:
-    """Encodes rows, each of words and an answer ("" for none) per word, as the columns "source"
+    """Encodes rows, each of words and an answer ("" for none) per word, as `Examples` with "source"
     (BOS, then the word ids) and "target" (the id of the answer at each word that has an answer,
-    padding elsewhere); raises `UserError` if a word is not one token.
+    padding elsewhere); raises `UserError` if a word or answer is not one token.
 
     Raises:
       UserError: a word that the vocabulary cuts into several pieces.

@@ -116,9 +116,9 @@ class Blocks(ProcessBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """Returns this process's blocks of the batch of `step` (from 0), shuffled in each epoch
-        unless `seed` is None, as int32 columns "source", "target" (one id later) and "segments"
-        (number of the text, -1 at padding), all [b,T], and "fresh" [b] ones.
+        """Returns this process's blocks of the batch of `step` (from 0), in a new random order in
+        each epoch unless `seed` is None: "source", "target" (one id later), "segments" (number of
+        the text in its row, -1 at padding) and `extra` columns, [b,T] int32, and "fresh" [b] ones.
         """
         epoch, number = divmod(int(step), self.batches_per_epoch)
         block = number * self._size + self._rows

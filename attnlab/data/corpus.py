@@ -69,9 +69,9 @@ class Corpus(Dataset[Pair]):
 
 
 def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -> Examples:
-    """Encodes pairs of texts, given the vocabularies of both sides, as the columns "source" and
-    "target", each text as ids with the vocabulary's opening ids in front and EOS at the end. For
-    sentences without a translation, give "" as their target.
+    """Encodes pairs of texts with the vocabularies of both sides and returns `Examples` with the
+    columns "source" and "target", each text as ids with the vocabulary's opening ids in front and
+    EOS at the end. For sentences without a translation, give "" as their target.
     """
     source, target = (
         vocabulary.packed((pair[side] for pair in pairs), vocabulary.special.front)

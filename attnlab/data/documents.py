@@ -278,8 +278,9 @@ def _cut_position(block: bytes, records: bool) -> int:
 
 
 def _parsed(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[str, bool]], int]:
-    """Returns the text in `field` of each line of JSON, as (text, True), and the number of lines
-    skipped as null or blank; raises `BadSource` with the line, counted from `first`.
+    """Returns the text in `field` of each line of JSON, as a list of (text, True), and the number
+    of lines skipped because this text is null or blank; raises `BadSource` with the number of the
+    line, counted from `first`.
     """
     documents, skipped = [], 0
     for number, line in enumerate(text.split("\n"), first):

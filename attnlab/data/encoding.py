@@ -56,8 +56,9 @@ class Encoder:
         self._cache: dict[str, list[int]] = {}
 
     def __call__(self, chunk: Chunk) -> Encoded:
-        """Encodes the documents of a chunk as `Encoded`, with EOS after each document that ends
-        there; raises `BadSource` for text that cannot be read or contains EOS.
+        """Encodes a chunk as `Encoded`: ids with EOS after each document that ends there, of each
+        piece of text its end, whether a document ends and its characters, and the number of skipped
+        records; raises `BadSource` for text that cannot be read or contains EOS.
         """
         documents, skipped = pieces(self._corpus, chunk)
         texts = [text for text, _ in documents]

@@ -92,8 +92,8 @@ class LabelledTexts(Dataset[Labelled]):
 
 
 def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
-    """Encodes labelled texts as the columns "source" (and "target" for pairs), ids, and "label"
-    (class number; labels unknown from training share one extra number, and are logged).
+    """Encodes labelled texts as `Examples` with "source" (and "target" for pairs), ids, and "label"
+    (class number from 1; labels unknown from training share one extra number, and are logged).
 
     Raises:
       UserError: an example with more or fewer texts than those of training; such a label in the
@@ -112,7 +112,7 @@ def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
 def answered(
     learned: Learned, rows: Sequence[Labelled], split: str, answer: Callable[[str], Any]
 ) -> Examples:
-    """Encodes labelled texts as the columns "source" (and "target" for pairs), ids, and "label"
+    """Encodes labelled texts as `Examples` with "source" (and "target" for pairs), ids, and "label"
     float32, the numbers or equally shaped arrays that `answer` returns for the labels; raises
     `UserError` for any other answer.
 

@@ -150,9 +150,9 @@ def to_examples(
     questions: Sequence[Question],
     windows: Windows | None,
 ) -> Examples:
-    """Builds the columns "source" (ids of question and passage), "types" (0 and 1), "words" (unit
-    numbers), "span" (positions of the answer, 0 for none) and "question" (its number), with one row
-    per question, or per window if there are `windows`.
+    """Builds `Examples` with "source" (ids of question and passage), "types" (0 and 1), "words"
+    (unit numbers), "span" (first and last position of the answer, 0 for none) and "question" (its
+    number), with one row per question, or per window if there are `windows`.
     """
     special = vocabulary.special
     source, types, words, spans, owners = [], [], [], [], []

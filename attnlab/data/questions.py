@@ -172,9 +172,9 @@ class Questions(Dataset[Question]):
         return (text for row in train for text in (row.question, row.passage))
 
     def encoded(self, rows: Sequence[Question], split: str) -> Split:
-        """Encodes the questions and passages of a split as a `Split`; raises `UserError` if, except
-        in the test split, for a larger share than `bound` no span of tokens gives a correct answer.
-        See `Dataset.encoded`.
+        """Encodes the questions and passages of a split as a `Split`; raises `UserError`, except
+        for the test split, if of more than the share `bound` of the answerable questions no answer
+        is a span of tokens. See `Dataset.encoded`.
         """
         units = self.units
         passages = read(self.vocabulary, rows, units)

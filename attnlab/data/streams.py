@@ -46,8 +46,8 @@ class _Pieces(ProcessBatches):
 
     def __call__(self, step: int) -> Batch:
         """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
-        each lane, all int32: "source" and "target" [b,T] and "fresh" [b], 1 in rows that do not
-        continue the step before.
+        each lane: "source", "target" (one id later) and the columns of `extra`, all [b,T], and
+        "fresh" [b], 1 in rows that do not continue the step before.
         """
         begin, end, first, fresh = self._pieces(int(step) % self.batches_per_epoch)
         positions = begin[:, None] + np.arange(self._length)

@@ -108,9 +108,9 @@ class TaggedTexts(Dataset[Sentence]):
 
 
 def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
-    """Encodes sentences as the columns "source" (piece ids), "target" (the tag number of each word
-    at its first piece, unknown tags sharing the number after the last, else 0) and, if there are
-    trees, "heads" (position of the head).
+    """Encodes sentences as `Examples`: "source" (piece ids between BOS and EOS), "target" (at the
+    first piece of each word 1 + its tag, all unknown tags sharing the number after the last, else
+    0) and, if there are trees, "heads" (of each piece the position of its head).
     """
     numbers = {name: number for number, name in enumerate(learned.classes, 1)}
     cut = pieces(learned.vocabulary, [sentence.words for sentence in sentences])

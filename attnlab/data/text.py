@@ -48,9 +48,9 @@ class Texts(Dataset[str]):
         workdir: str | Path | None,
         splits: Sequence[str],
     ) -> Self | None:
-        """Returns the splits of a source that stores ids already (it has a method `loaded`), with
-        the vocabulary saved in `workdir` or the tokenizer of the settings, or None for any other
-        source. See `Dataset.loaded_by`.
+        """Returns the splits of a source that stores ids already (it has a method `loaded`) as
+        `Texts`, with the vocabulary saved in `workdir` or the tokenizer of the settings, or None
+        for any other source. See `Dataset.loaded_by`.
         """
         if not callable(getattr(source, "loaded", None)):
             return None
@@ -107,7 +107,7 @@ class Texts(Dataset[str]):
 
     def counts(self, split: str) -> dict[str, int]:
         """Returns as a dict the numbers of texts, tokens (EOS included), unknown tokens and
-        characters (normalized, one more for each end of a text) of a split.
+        characters (normalized, and 1 more per text for its end) of a split.
         """
         ids = self.ids[split].ids
         if split not in self._spelt:

@@ -82,7 +82,9 @@ class Adopted(Vocabulary):
         chat: Mapping[str, Any],
         guarded: bool = True,
     ) -> None:
-        """Builds the tokenizer in `content`; raises `UserError` if it has more ids than `size`."""
+        """Builds the tokenizer of a tokenizer.json (`content`, parsed) and stores the other
+        arguments; raises `UserError` if it has more ids than `size`.
+        """
         self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
         tokenizer = _build_tokenizer(json.dumps(self.content))
         super().__init__(tokenizer, settings)
@@ -184,8 +186,8 @@ class Adopted(Vocabulary):
             self._tokenizer.encode_special_tokens = True
 
     def spelt(self, rendered: str, mark: str) -> list[int]:
-        """Encodes a rendered chat, in which names of special tokens mean these tokens, except
-        between two marks, where they are ordinary text; a mark without its partner is left out.
+        """Returns the ids of a rendered chat, in which names of special tokens mean these tokens,
+        except between two marks, where they are ordinary text; drops a mark without its partner.
 
         What stands behind a mark is cut as if it stood behind the end of a line, so that no blank
         is put before it, as `transformers` does it.

@@ -144,9 +144,9 @@ class Vocabulary:
         file: str = "",
         reserved: int = 0,
     ) -> "Vocabulary":
-        """Learns a vocabulary of at most `size` pieces, each seen at least `min_frequency` times,
-        from `texts`, or for kind "tokenizer" reads the one in `file`. `reserved` ids that are no
-        text come on top.
+        """Learns from `texts` a vocabulary of at most `size` pieces (of kind "bpe" all characters
+        and what occurs `min_frequency` times or more, else only the latter), or for kind
+        "tokenizer" reads the one in `file`. `reserved` ids that are no text come on top.
 
         Deterministic: equal texts in equal order give equal files, byte for byte.
 
@@ -327,9 +327,10 @@ class Vocabulary:
 def _train_tokenizer(
     texts: Iterable[str], kind: str, size: int, min_frequency: int, lowercase: bool
 ) -> Tokenizer:
-    """Trains a tokenizer of this kind on texts and returns it: at most `size` pieces, each seen
-    `min_frequency` times or more, lower-cased if `lowercase`. Raises `UserError` if `size` cannot
-    hold all characters or no piece is frequent enough.
+    """Trains a tokenizer of this kind on texts and returns it: at most `size` pieces, seen
+    `min_frequency` times or more (single characters of kind "bpe" in any case), lower-cased if
+    `lowercase`. Raises `UserError` if `size` cannot hold all characters or no piece is frequent
+    enough.
     """
     tokenizer = _untrained(kind, lowercase)
     trainer = (trainers.BpeTrainer if kind == "bpe" else trainers.WordLevelTrainer)(

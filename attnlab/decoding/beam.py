@@ -110,8 +110,8 @@ def beam_search(
     limits: jax.Array | None = None,
     alignment: bool = False,
 ) -> Hypotheses:
-    """Runs beam search with `beam` hypotheses for each of `rows` sentences and returns the `n_best`
-    of each with the highest score log P / lp + cp (see `scoring`), best first.
+    """Runs beam search with `beam` hypotheses for each of `rows` sentences; returns `Hypotheses`,
+    the `n_best` of each by score (log P / lp + cp, see `scoring`), best first.
 
     PAD and BOS are never emitted. A hypothesis cut at the length limit counts only if its sentence
     has no finished one. If fewer than `n_best` have finished, the other places stay free (score
@@ -160,8 +160,8 @@ def beam_search(
 def _begin(
     state: Any, terms: _Terms, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
 ) -> _Search:
-    """Returns the state of a beam search before its first step, for `shape` (rows, beam,
-    max_length): only slot 0 of each sentence is alive, nothing is written, and the pool has
+    """Returns the state (`_Search`) of a beam search before its first step, for `shape` (rows,
+    beam, max_length): only slot 0 of each sentence is alive, nothing is written, and the pool has
     `n_best` empty slots for finished hypotheses.
     """
     rows, beam, max_length = shape
@@ -262,8 +262,8 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
 
 def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidates:
     """Returns for each sentence the (1 + E) K most probable continuations of its K hypotheses by a
-    token, from next-token `logits` [B*K,V] under the rules of decoding; the number of ids that end
-    texts, E, is usually 1.
+    token, best first: parent's slot, token, log P and past; from next-token `logits` [B*K,V] under
+    the rules of decoding. E, the number of ids that end texts, is usually 1.
     """
     rows, beam = search.log_probs.shape
     normalizer = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
@@ -306,9 +306,9 @@ def _finish(
     coverage: jax.Array | None,
     terms: _Terms,
 ) -> _Pool:
-    """Returns the new pool of the best finished hypotheses of each sentence, from those already in
-    the pool and the candidates that `ending` [B,2K] marks as finished, which are scored here; at
-    equal scores those of the pool come first.
+    """Returns the new pool (`_Pool`) of the best finished hypotheses of each sentence, from those
+    in the pool and those candidates that `ending` (bool, a column for each candidate) marks as
+    finished, which are scored here; at equal scores those of the pool come first.
     """
     length = search.t + 1
     scores = candidates.log_probs / terms.penalty(length)

@@ -193,9 +193,9 @@ class Decoder:
     def search(
         self, params: Any, source: jax.Array, limits: jax.Array, indices: jax.Array
     ) -> Hypotheses:
-        """Encodes the sources of a batch and returns the hypotheses that the method of the settings
-        (beam, greedy or sample) gives; `limits` [B] are the most tokens of each text, `indices` [B]
-        set the random keys of samples.
+        """Encodes the sources of a batch and returns the `Hypotheses` [B,n_best] that the method of
+        the settings (beam, greedy or sample) gives; `limits` [B] are the most tokens of each text,
+        `indices` [B] set the random keys of samples.
         """
         if self.settings.method != "beam":
             run, memory = self.begin(params, source)

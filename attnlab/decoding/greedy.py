@@ -49,9 +49,9 @@ def start_run(
     alignment: bool = False,
     special: Special = OURS,
 ) -> Run:
-    """Returns the state of greedy search or sampling for `rows` hypotheses before the first step,
-    with BOS as last token, `max_length` PAD as tokens, no row done, and a buffer for attention
-    weights if `alignment`.
+    """Returns the `Run` with which greedy search or sampling of `rows` hypotheses begins: step 0,
+    BOS as last token, `max_length` PAD as tokens, log-probability 0, no row done, the model's
+    `state`, and a buffer for attention weights if `alignment`, else None.
 
     Args:
       step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.

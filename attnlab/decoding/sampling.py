@@ -23,9 +23,9 @@ def sampler(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Choose:
-    """Returns a function of logits and step that draws a token for each of `n` samples of B
-    sentences (`keys` [B]) from the softmax of the logits that `filter_logits` leaves by
-    temperature, top_k, top_p and min_p; at temperature 0 it takes the most probable.
+    """Returns a function of logits [B*n,V] and step that draws an id for each of `n` samples of B
+    sentences (`keys` [B]) from the softmax of what `filter_logits` leaves by temperature, top_k,
+    top_p and min_p; at temperature 0 it takes the most probable.
 
     Args:
       keys: [B], one for each sentence, so that its samples do not depend on the rest of the batch.
@@ -68,8 +68,8 @@ def keep_largest(logits: jax.Array, k: int) -> jax.Array:
 
 
 def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
-    """Sets all logits but those of the smallest set of most probable tokens whose probability
-    reaches p to -inf (Holtzman et al., 2020).
+    """Sets all logits [N,V] to -inf but those of the smallest set of most probable tokens of each
+    row whose probability reaches `p` (Holtzman et al., 2020).
 
     A token stays if the probability of all before it in descending order is < p, so the first
     always does; ties go to the lowest id; p = 1 keeps the row.

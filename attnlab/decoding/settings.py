@@ -132,7 +132,8 @@ METHODS = settings_of(Decoding)["method"].choices
 
 def validate(settings: Decoding | Mapping[str, Any], *, weights: bool = True) -> Decoding:
     """Returns the settings `decoding` as a node, read from a mapping with defaults; raises
-    `UserError` for wrong values, or for a coverage penalty where the system gives no weights.
+    `UserError` for wrong values, or for a coverage penalty in beam search if the system gives no
+    attention weights (`weights` False).
 
     Args:
       settings: the node `decoding`.

@@ -64,7 +64,7 @@ def by_row(tree: Tree, rows: int) -> Tree:
     broadcast to arrays [rows], one number for each row.
 
     Rows are then independent: rows of several such trees can be joined in one, each at its own
-      step, and each row gets the result it would get alone.
+    step, and each row gets the result it would get alone.
     """
     return jax.tree.map(
         lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), tree

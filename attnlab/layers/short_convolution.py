@@ -42,9 +42,9 @@ class ShortConvolution(nn.Module):
         self, x: jax.Array, earlier: jax.Array | None = None, valid: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Convolves each channel of x [B,T,n] causally over its real tokens (`valid` [B,T], or
-        all), after the `earlier` inputs [B,k-1,n] (None: zeros); returns y [B,T,n], 0 at padding,
-        and the last k - 1 real inputs [B,k-1,n], for the next call; raises `UserError` for a kernel
-        below 1.
+        all), after the `earlier` inputs [B,k-1,n] (None: zeros), with bias and SiLU if the fields
+        say so; returns y [B,T,n], 0 at padding, and the last k - 1 real inputs [B,k-1,n]; raises
+        `UserError` for a kernel below 1.
 
         Raises:
           UserError: a kernel below 1.

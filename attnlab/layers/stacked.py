@@ -125,9 +125,9 @@ class LSTMStack(nn.Module):
         return self.layer[0].of_input(self.drop(x))
 
     def advance(self, states: States, contribution: jax.Array) -> tuple[jax.Array, States]:
-        """Computes one step of all layers from their `states` and the summed contributions [B,4H]
-        to the gates of the lowest layer; returns the output [B,H] of the highest layer and the next
-        states.
+        """Computes one step of all layers from a tuple of their `states` and the summed
+        `contribution` to the gates of the lowest layer ([B,4H] of LSTMs); returns the output [B,H]
+        of the highest layer and the tuple of the next states.
         """
         updated = [self.layer[0].cell(states[0], contribution)]
         x = updated[0].h

@@ -48,9 +48,9 @@ class ConvolutionMixer(Mixer):
     def mix(
         self, x: jax.Array, view: View = CAUSAL, state: Any = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Convolves x [B,T,d] causally over its real tokens (`view.valid`), after the tokens in
-        `state` [B,k-1,d]; returns y [B,T,d], 0 at padding, and the last k - 1 = `kernel` - 1 real
-        tokens as the new state; raises UserError for segments. See `Mixer.mix`.
+        """Applies a causal gated convolution (k = `kernel` taps, dropout before it) to the real
+        tokens of x [B,T,d], which follow `state` [B,k-1,d]; returns y [B,T,d], 0 at padding, and
+        the last k - 1 real tokens as new state; raises UserError for segments. See `Mixer.mix`.
         """
         one_text(self, view)
         self.record_sensitivity(x, view, state)

@@ -62,7 +62,9 @@ class Slots:
 
     @classmethod
     def empty(cls, rows: int, number: int, width: int) -> "Slots":
-        """Creates `number` slots of zeros in each of `rows` texts, all marked as not filled."""
+        """Creates `Slots` with hidden states and cells of zeros, both [rows,number,width], and
+        `filled` [rows,number], False for all.
+        """
         return cls(
             jnp.zeros((rows, number, width)),
             jnp.zeros((rows, number, width)),

@@ -87,10 +87,10 @@ class Mlstm(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Returns the `Steps` of the recurrence for x [B,T,d], given the stabiliser m [B,H] so far
-        (`recent`): scaled queries, keys times the exponential input gate over e^m, values, the log
-        forget gate, m as the next `recent`; gates are shut where not `valid` [B,T]; `positions` are
-        not used. See `Stateful.steps`.
+        """Returns the `Steps` of the recurrence for x [B,T,d], given the last stabiliser m [B,H]
+        (`recent`): scaled queries, keys times e^{i_t - m_t} (i: log input gate), values, the log
+        forget gate + m_{t-1} - m_t, and m; padding (not `valid` [B,T]) changes nothing; `positions`
+        are not used. See `Stateful.steps`.
         """
         q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
         gates = widened(self.w_gates(x)).reshape(*x.shape[:2], 2, self.heads)

@@ -88,8 +88,8 @@ class Reformer(Mixer):
         self.w_query, self.w_value, self.out = unbiased(3, self.width)
 
     def begin(self, rows: int, room: int, dtype: Any) -> Hashed:
-        """Creates an empty memory of `room` slots for `rows` texts: queries, values and bucket
-        numbers. See `Mixer.begin`.
+        """Creates a `Hashed`, an empty memory of `room` slots for `rows` texts: queries (also the
+        keys), values and bucket numbers. See `Mixer.begin`.
         """
         heads = jnp.zeros((rows, self.heads, room, self.width // self.heads), dtype)
         buckets = jnp.zeros((rows, self.heads, room, self.rounds), jnp.int32)

@@ -81,8 +81,8 @@ class Rwkv7(Stateful):
     ) -> Steps:
         """Returns the `Steps` of the recurrence for x [B,T,d], made of mixes of each token with the
         real one before (`recent` [B,1,d] before the first; `valid` [B,T]: real tokens): r as
-        queries, keys, values, log decay, vectors to erase with, bonus and gate for the output;
-        `positions` are not used. See `Stateful.steps`.
+        queries, keys, values, log decay, vectors to erase with, bonus and gate for the output, and
+        the next `recent`; `positions` are not used. See `Stateful.steps`.
         """
         previous, recent = token_before(x, recent, valid)
         r, w, k, v, a, gate = (x + (previous - x) * mu for mu in self.shift)

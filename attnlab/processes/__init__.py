@@ -85,9 +85,9 @@ def _join(member: Member, address: str, neighbours: int) -> None:
 
 
 def _local_devices(member: Member, neighbours: int) -> list[int] | None:
-    """Returns [number] of this host's one device that this process takes, 0 if the launcher
-    assigned it one, else its index on this host; returns None, for all devices, if it is alone
-    there (`neighbours` is 1) or its index is unknown.
+    """Returns [number] of this host's one device that this process takes: 0 if CUDA_VISIBLE_DEVICES
+    names only one, else its index on this host; returns None, for all devices, if it is alone there
+    (`neighbours` is 1), its index is unknown or JAX_LOCAL_DEVICE_IDS is set.
     """
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None

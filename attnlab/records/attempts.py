@@ -166,9 +166,9 @@ def read(workdir: Path) -> list[dict[str, Any]]:
 
 
 def spent(records: Sequence[Mapping[str, Any]]) -> float:
-    """Returns the seconds that processes have worked on a run since its last record "retry", summed
-    over its attempts from its event records; an attempt without an end counts up to its last
-    record.
+    """Returns the seconds that processes have worked on a run since its last record "retry" (an
+    equal share where several runs were one program), summed over its attempts from its event
+    records; an attempt without an end counts up to its last record.
 
     Where several runs were one program, each has an equal share of its time.
     """

@@ -97,9 +97,9 @@ class RunLock:
     """
 
     def __init__(self, workdir: str | Path, later: bool = False, purpose: str = "") -> None:
-        """Takes the lock `<workdir>/.lock` (the folder is made if absent) or raises Held, writes
-        this process's record, with `purpose`, into it, and, unless `later`, proves that no process
-        of another machine has it too.
+        """Takes the lock `<workdir>/.lock` (the folder is made if absent) or raises `Held`, writes
+        this process's record, with `purpose`, into it, and, unless `later`, raises `Unlocked` if a
+        process of another machine has it too.
         """
         self._workdir, self._path = workdir, Path(workdir) / ".lock"
         try:

@@ -351,9 +351,9 @@ def package_versions() -> dict[str, str]:
 def code_revision(folder: Path = PACKAGE) -> dict[str, Any] | None:
     """Returns {"revision": git's commit, "tree": git's hash of `folder` in it, "dirty": whether the
     folder has changed files or new modules}, or None without git or a commit that has the folder.
-    None without git or a commit of it. Nothing else in the clone counts: no run imports it from
-    there, and what a run reads of the user's (config, experiment, modules) is kept by `provenance`.
-    So two versions of the code are told apart by "tree", not by the commit.
+    Nothing else in the clone counts: no run imports it from there, and what a run reads of the
+    user's (config, experiment, modules) is kept by `provenance`. So two versions of the code are
+    told apart by "tree", not by the commit.
 
     None without git, outside a repository, or where no commit holds the folder (before the first
     one, or installed in a venv inside a repository).

@@ -293,8 +293,8 @@ def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
 
 
 def accept(record: Record, code: Code, folder: Path, step: int | None = None) -> Record:
-    """Writes copies of the changed modules into `folder`, and returns the record updated to this
-    code, with an entry on who accepted the change.
+    """Writes copies of the changed modules below `folder`/code, and returns the record updated to
+    this code, with an entry on who accepted the change after which `step`.
 
     Args:
       record: of what is in `folder`.

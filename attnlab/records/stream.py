@@ -77,7 +77,7 @@ class Metrics:
     def rewind(self, step: int | None, extent: Mapping[str, Any] | None = None) -> None:
         """Removes from `metrics.jsonl`, before a resumed run writes, all records after `step` (all
         records if None) and an incomplete last line; raises UserError unless the remainder has the
-        size and SHA-256 in `extent`. It is one atomic replacement.
+        size and SHA-256 in `extent` (None: not compared). It is one atomic replacement.
 
         `None` (nothing was restored) drops everything. TensorBoard is told to forget the same
         steps.

@@ -118,8 +118,8 @@ class Auxiliary:
         return {"baseline": jnp.zeros(self.length if self.sampling.reward == "to_go" else 1)}
 
     def follow(self, carried: Arrays, tracked: Arrays) -> dict[str, jax.Array]:
-        """Returns the "baseline" of rewards in `carried`, moved towards the mean reward at each
-        step of a batch, which `tracked` gives as sums of "rewards" and numbers of "rows".
+        """Returns {"baseline": the expected rewards}: those in `carried`, each step moved towards
+        the mean reward of a batch, sums "rewards" divided by numbers "rows" in `tracked`.
         """
         assert self.sampling is not None
         mean = tracked["rewards"] / jnp.maximum(tracked["rows"], 1)

@@ -79,7 +79,8 @@ def average_precisions(
     answered: Sequence[Answers], truth: Sequence[Truth], classes: int, thresholds: np.ndarray
 ) -> np.ndarray:
     """Returns the average precision [C,thresholds] of each of `classes` classes at each threshold
-    of IoU, from the answers and the true objects of each image; nan for a class without objects.
+    of IoU, from the answers (of each class the best 100 in an image) and the true objects of each
+    image; nan for a class without objects.
 
     Answers of a class are taken by falling score, over all images. One is right if it overlaps an
     object of its class, in its image, by at least the threshold, and no better answer has taken

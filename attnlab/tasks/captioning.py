@@ -48,8 +48,8 @@ def build_system(
     config: schemas.Captioning, vocabulary: int, shape: Shape, pad_id: int = 0
 ) -> tuple[Captioner, Auxiliary]:
     """Returns the captioner of a config for a vocabulary of this size, checked for images of
-    `shape` (H, W, C), and the auxiliary terms of its loss; raises `UserError` where a part does not
-    fit.
+    `shape` (H, W, C), and the `Auxiliary` terms of its loss; raises `UserError` where a part does
+    not fit.
 
     Raises:
       UserError: as `attnlab.tasks.pairs.build_system`; images too small for the backbone, or a

@@ -92,9 +92,9 @@ class Classification(TextTask):
         return {}
 
     def check_pretrained(self) -> dict[str, str]:
-        """Checks the pretrained weights as `InitialWeights.check` does and returns their
-        fingerprint; raises `UserError` too if a folder taken as a whole has other labels than the
-        data.
+        """Checks the pretrained weights as `InitialWeights.check` does and returns {"pretrained":
+        their fingerprint} or {}; raises `UserError` too if a folder taken as a whole has other
+        labels than the data.
         """
         summary = super().check_pretrained()
         if summary and self.config.pretrained.take == "all" and self.beginning:
@@ -143,9 +143,9 @@ class Classification(TextTask):
         return {"confusion": table}, [f"{label}\t{answer}" for label, answer in pairs]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """Returns a row for every example of a split, from which "loss", "accuracy" and "macro_f1"
-        are resampled: its loss (none for a label that training lacks), whether it is right, and its
-        label and answer by class.
+        """Returns `Items` with a row for every example of a split, from which "loss", "accuracy"
+        and "macro_f1" are resampled: its loss (none for a label that training lacks), whether it is
+        right, and its label and answer by class.
         """
         examples, classes = self.of_split(split), len(self.data.learned.classes)
         logits = self.outputs_of(params, examples)

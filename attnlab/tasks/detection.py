@@ -215,7 +215,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     @staticmethod
     def unlabelled(images: np.ndarray) -> Examples:
-        """Makes examples of images [N,H,W,C] without any object, for images to be answered."""
+        """Returns `Examples` of images [N,H,W,C] without any object, for images to be answered."""
         count = len(images)
         return Examples(
             image=images,
@@ -231,8 +231,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return [[Response(self._written(row), 0.0)] for row in self.detections(params, examples)]
 
     def answer_maps(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
-        """Returns one map over an image, "answer", with a row for each object that `answers` names:
-        its score inside of its box, else 0; {} if there is none.
+        """Returns {"answer": an `AttentionMap`} over an image, with a row for each object that
+        `answers` names: its score inside of its box, else 0; {} if there is none.
         """
         (detected,) = self.detections(params, self.unlabelled(image[None]))
         height, width = image.shape[:2]

@@ -182,7 +182,8 @@ class ImageTask(Task[Config, OfImages, Model]):
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
         """Reads the image files named in `typed`, pairs (file name, None), and returns each as an
-        example labelled with the system's best answer; raises `UserError` if the second is a text.
+        `ImageExample` labelled with the system's best answer; raises `UserError` if the second is a
+        text.
 
         Raises:
           UserError: a second text, or a file that is no image.

@@ -171,8 +171,9 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         numbers: Numbers | None = None,
         remembered: Tree = None,
     ) -> tuple[jax.Array, Sums]:
-        """Computes the summed cross-entropy with smoothing, dropout and penalties, the sums "tokens"
-        and "correct", and the state to remember; `numbers` replace those of the config.
+        """Returns the summed cross-entropy of a batch with smoothing, dropout and penalties, and by
+        name the sums "tokens" and "correct" and, if `remembered` is a state, the next one;
+        `numbers` replace those of the config.
         """
         options = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
         losses = tuple(self.penalties)
@@ -251,8 +252,9 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         return {"unknown": counts["unknown"] / counts["tokens"]}, []
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> "Items | None":
-        """Returns a row for every text, its end counted, from which scores are resampled, or None
-        for a single text. What is read before a text of a stream is not drawn with it.
+        """Returns `Items` with a row for every text, its end counted, from which scores are
+        resampled, or None for a single text. What is read before a text of a stream is not drawn
+        with it.
         """
         from attnlab.records.items import Items
 
@@ -278,8 +280,8 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
     # --- answers and maps ---
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Encodes texts to be continued: the ids of each, behind the id that precedes every text (a
-        prompt has its own).
+        """Encodes texts to be continued as `Examples` with "source", the ids of each behind the id
+        that precedes every text (a prompt has its own).
         """
         from attnlab.data.tokenizer import Prompt
 

@@ -147,9 +147,9 @@ def attention_maps(
 def maps_of_examples(
     task: "AnyTask", params: Params, examples: Iterable[Example], maps_for: MapProgram
 ) -> Iterator[Maps]:
-    """Yields for each example its labelled attention maps [H,Tq,Tk] by name, those that the program
-    `maps_for` gives; texts are read with padding to a multiple of `WIDTH` tokens, so that few
-    programs are compiled, and the maps are without it.
+    """Yields for each example a dict of its labelled `AttentionMap`s [H,Tq,Tk] by name, those that
+    the program `maps_for` gives; texts are read with padding to a multiple of `WIDTH` tokens, so
+    that few programs are compiled, and the maps are without it.
 
     Args:
       task: with its system.
@@ -253,8 +253,8 @@ def recorded(system: System, params: Params, read: Sequence[jax.Array]) -> Maps:
 
 
 def sensitivities(system: System, params: Params, read: Sequence[jax.Array]) -> Maps:
-    """Returns, for a system without attention and without mixers, how much each of its outputs
-    depends on each token, place or pixel that it reads, [B,1,n,S] by "sensitivity_to/SIDE":
+    """Returns by "sensitivity_to/SIDE" `AttentionMap`s [1,1,n,S] that say how much each output of a
+    system without attention and mixers depends on each token, place or pixel that it reads:
 
         S_ij = || d y_i / d e_j ||        e_j: the embedding of token j, or the channels of pixel j
                                           y_i: the largest of the logits at position i
@@ -329,9 +329,9 @@ def stored_labels(task: "AnyTask", example: Example) -> dict[str, Sequence[str]]
 def overlays(
     task: "AnyTask", params: Params, example: Example, maps: Mapping[str, AttentionMap]
 ) -> Overlays:
-    """Returns (maps by name, gates) to draw over the image of an example: those of `maps` whose
-    keys are places, averaged over heads and laid out on a grid, and those of `Task.overlays`, which
-    also gives the gates; ({}, {}) without an image.
+    """Returns two dicts by name, `AttentionMap`s to draw over the image of an example and arrays of
+    gates: those of `maps` whose keys are places, averaged over heads and laid out on a grid, and
+    what `Task.overlays` gives; ({}, {}) without an image.
     """
     image = getattr(example, "image", None)
     if image is None:
@@ -346,9 +346,10 @@ def over_image(
     maps: Mapping[str, AttentionMap],
     grid: tuple[int, int] | None = None,
 ) -> Maps:
-    """Returns the maps [heads,Tq,Tk] whose keys are places of the image, averaged over heads and
-    laid out on a grid, [R,h,w]; the grid is the given one if it has as many places, else inferred.
-    Where places look, the class token's row if there is one, and the mean over places.
+    """Returns those of `maps` [heads,Tq,Tk] whose keys are places of the image, as `AttentionMap`s
+    averaged over heads and laid out on a grid, [R,h,w]; the grid is the given one if it has as many
+    places, else inferred. Where places look, the class token's row if there is one, and the mean
+    over places.
     """
     over = {}
     for name, map_ in maps.items():
@@ -372,10 +373,11 @@ def over_image(
 
 
 def gates_of(system: System, params: Params, read: Sequence[Any], image: np.ndarray) -> Overlays:
-    """Runs a system on its inputs `read`, of one image, and returns by name its gates as maps over
-    the image, mean over channels, and as arrays [h,w,C]. Maps are of those gates alone that differ
-    between places, with what else the system has left to be drawn (`System.overlaid`); the arrays
-    are of all gates, [h,w,C] each with 1 for an axis that the gate does not depend on.
+    """Runs a system on its inputs `read`, of one image, and returns two dicts by name: its gates as
+    `AttentionMap`s over the image, mean over channels, and as arrays [h,w,C]. Maps are of those
+    gates alone that differ between places, with what else the system has left to be drawn
+    (`System.overlaid`); the arrays are of all gates, with 1 for an axis that the gate does not
+    depend on.
     """
 
     @OnRows

@@ -217,8 +217,8 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
     # --- scores ---
 
     def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
-        """Yields the masked batches of a split with the numbers of their rows, -1 for padding; what
-        is hidden depends on these alone.
+        """Yields for each batch of a split the numbers of its rows, -1 for padding, and the masked
+        batch; what is hidden depends on these numbers alone.
         """
         ids, size, longest = self.data.ids[split], self.at_once, self._longest
         batches: Iterator[tuple[np.ndarray, HostBatch]]
@@ -249,7 +249,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Encodes lines in which `MASK`, or the mask as the vocabulary writes it, marks hidden
-        tokens; raises `UserError` for one without a mask.
+        tokens, as `Examples` with "source"; raises `UserError` for a line without a mask.
 
         Raises:
           UserError: a line in which nothing is hidden.
@@ -286,8 +286,9 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         return chances.argmax(axis=-1), chances.max(axis=-1)
 
     def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
-        """Returns each line with every mask replaced by its most probable token, each predicted
-        independently; its score is the sum of their log probabilities.
+        """Returns for each line a list of one `Response`: the line with every mask replaced by its
+        most probable token, each predicted independently, and as score the sum of their log
+        probabilities.
         """
         responses: Responses = [[] for _ in lines]
         longest = self.config.batch.max_length

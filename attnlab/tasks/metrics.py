@@ -172,8 +172,8 @@ class _WithMetrics:
         return map_program(self.system, CHEAP_MAPS)  # type: ignore[attr-defined]
 
     def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
-        """Returns the items of the task with a row (number, 1) for each example and metric, from
-        which its mean is resampled.
+        """Returns the `Items` of the task, and added to them for each metric a row (number, 1) per
+        example, from which its mean is resampled.
         """
         import numpy as np
 

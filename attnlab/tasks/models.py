@@ -63,8 +63,8 @@ def watched_pass(
     system: System, watched: Sequence[str], apply: Callable[..., Any]
 ) -> tuple[Tree, Mapping[str, Any], dict[str, Tree]]:
     """Runs `apply` on a batch and returns its outputs, what it left in the collections `watched`,
-    and "statistics" of batch norms if any; `apply` gets `mutable` only if there are collections to
-    collect.
+    and {"statistics": those of batch norms}, {} without any; `apply` gets `mutable` only if there
+    are collections to collect.
     """
     aside = [*watched, *([STATISTICS] if system.over_batch else [])]
     if not aside:

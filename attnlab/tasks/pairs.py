@@ -37,7 +37,7 @@ def build_system(
     config: schemas.WritingSettings, source_vocabulary: int, target_vocabulary: int, pad_id: int = 0
 ) -> tuple[Seq2Seq, Auxiliary]:
     """Builds the sequence-to-sequence system of a config for vocabularies of these sizes, and the
-    terms added to its loss; raises `UserError` where a part of it does not fit.
+    `Auxiliary` terms added to its loss; raises `UserError` where a part of it does not fit.
 
     Raises:
       UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible

@@ -58,7 +58,7 @@ class InitialWeights:
 
     def check(self) -> dict[str, str]:
         """Raises `UserError` unless the weights fit the system as `config.pretrained` demands;
-        returns their fingerprint, or {} if the folder is gone.
+        returns {"pretrained": their fingerprint}, or {} if the folder is gone.
 
         Raises:
           UserError: a folder of which nothing is known; weights that are missing, too many or of
@@ -181,8 +181,8 @@ class InitialWeights:
 
 
 def model_of(task: "AnyTask") -> Model:
-    """Returns the shapes of a task's parameters, the heads of its multi-head mechanisms and its
-    vocabularies; nothing is computed.
+    """Returns as a `Model` the shapes of a task's parameters, the heads of its multi-head
+    mechanisms and its vocabularies; nothing is computed.
     """
     heads: dict[str, Heads] = {}
 

@@ -52,9 +52,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         return scores, [answers[word] for word, _ in self.data.rows[split]]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """Returns a row for every word, from which scores are resampled: the teacher-forced sums
-        over all its pronunciations, and the edits of its answer in `outputs` (a line for each
-        pair).
+        """Returns `Items` with a row for every different word, from which scores are resampled: the
+        teacher-forced sums over all its pronunciations, and the edits of its answer in `outputs` (a
+        line for each pair).
         """
         truth = self._pronunciations(split)
         numbers = {word: number for number, word in enumerate(truth)}

@@ -262,8 +262,8 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return [TextExample(row.question, row.passage) for row in self.data.rows[split][:number]]
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """Returns an example for each of `typed`, a pair (question, passage) or one text with a tab
-        between them; raises `UserError` where one is missing.
+        """Returns a `TextExample` for each of `typed`, pairs (question, passage), or (both in one
+        text with a tab between, None); raises `UserError` where one is missing.
         """
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         return [

@@ -147,8 +147,8 @@ class RowsApart:
         return summed(judged(self.system, outputs, batch, smoothing))
 
     def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, Any]]:
-        """Yields the batches of a split with the numbers of their rows, which are texts, windows or
-        pieces of the stream; see `Task.split_batches`.
+        """Yields for each batch of a split the numbers of its rows (texts, windows or pieces of the
+        stream; -1 for padding), and the batch; see `Task.split_batches`.
         """
         first = 0
         for batch in self._in_turn(split):  # type: ignore[attr-defined]

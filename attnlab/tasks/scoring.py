@@ -192,7 +192,7 @@ def _text_score(
     end: bool,
 ) -> TextScore:
     """Returns the `TextScore` of a text: its tokens, their character offsets from `places`, log P
-    and hits from `scored`, and which tokens are unknown; `end` says whether the end is a token.
+    and hits from `scored`, and how many tokens are unknown; `end` says whether the end is a token.
 
     Args:
       vocabulary: of the tokens.

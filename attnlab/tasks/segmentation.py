@@ -131,9 +131,9 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return {"confusion": table}, lines
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """Returns a row for every image, from which "loss", "accuracy" and "mean_iou" are
-        resampled: its summed loss, its right pixels and number of pixels, and the intersection and
-        union of each class.
+        """Returns `Items` with a row for every image, from which "loss", "accuracy" and "mean_iou"
+        are resampled: its summed loss, its right pixels and number of pixels, and the intersection
+        and union of each class.
         """
         by_image = self._by_image(params, split)
         tables = by_image["confusion"]
@@ -184,8 +184,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return {"answer": AttentionMap(pixels, [names[number] for number in order], (), image)}
 
     def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
-        """Returns for each image one text: the classes that it shows with their shares of its
-        pixels, the largest first; the score is 0. `masks` gives the pixels.
+        """Returns for each image a list of one `Response`: the classes that it shows with their
+        shares of its pixels, the largest first, and the score 0. `masks` gives the pixels.
         """
         names, responses = self.data.learned.classes, []
         for mask in self.masks(params, examples):

@@ -105,8 +105,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     @functools.cache  # noqa: B019 - the task lives as long as the run
     def of_split(self, split: str) -> Examples:
-        """Returns the rows of a split as pairs, corrupted in the same way every time; rows of fewer
-        than two tokens are left out.
+        """Returns the rows of a split as `Examples` with "source" and "target", corrupted in the
+        same way every time; rows of fewer than two tokens are left out.
         """
         size, pad = self.at_once, self.special.pad
         blocks = Blocks(self.data.ids[split].ids, size=size, length=self.raw, special=self.special)
@@ -144,8 +144,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return Examples(source=source, target=target)
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Encodes lines with sentinels as sources; raises `UserError` for a line without one. See
-        `PairTask.examples_from_lines`.
+        """Encodes lines with sentinels as `Examples`, sources with empty targets; raises
+        `UserError` for a line without a sentinel. See `PairTask.examples_from_lines`.
 
         Raises:
           UserError: a line from which nothing is taken out.
@@ -175,8 +175,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return " ".join(part for part in parts if part)
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
-        """Returns the first `number` corrupted rows of a split as examples, source and target as
-        texts.
+        """Returns the first `number` corrupted rows of a split as a list of `TextExample`, source
+        and target as texts.
         """
         examples = self.of_split(split)
         sides = [examples.packed(side) for side in ("source", "target")]

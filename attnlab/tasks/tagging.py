@@ -243,8 +243,8 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return self._encoded([self.example(line) for line in lines])
 
     def example(self, line: str) -> TaggedExample:
-        """Splits a typed line into words; raises `UserError` if it is blank, or if the model reads
-        dependency trees. See `OneTextTask.example`.
+        """Returns the words of a typed line as a `TaggedExample`; raises `UserError` if it is
+        blank, or if the model reads dependency trees. See `OneTextTask.example`.
         """
         if self._trees:
             raise UserError(

@@ -236,8 +236,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     # --- scores ---
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """Returns a row for every example of a split, from which those scores are resampled that
-        are the mean of a sum of the same name, or None if there are none.
+        """Returns `Items` with a row for every example of a split, from which those scores are
+        resampled that are the mean of a sum of the same name, or None if there are none.
 
         A task with other scores that can be drawn says what they are made of; `outputs_of` gives
         the numbers that it answers with.

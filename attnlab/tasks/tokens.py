@@ -94,8 +94,9 @@ class TokenTask(Task[Config, Data, Model]):
         return self.real(ids)
 
     def ratio_rows(self, sums: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarray]]:
-        """Returns for each of the `ratios` and "perplexity" the rule of `attnlab.records.items` and
-        a row per example, from the sums [N] of each example.
+        """Returns for each of the `ratios` and "perplexity" that is among the `evaluated` scores
+        the rule of `attnlab.records.items` and a row [2] per example, from the sums [N] of each
+        example.
         """
         rows = {
             name: ("ratio", np.stack([sums[part], sums[divisor]], axis=1))

@@ -257,8 +257,8 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     # --- answers and maps ---
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Reads lines of the name of an image file, a tab and a question as examples; each file is
-        read once and resized to the images of training; raises `UserError` for a line in another
+        """Reads lines of the name of an image file, a tab and a question as `Examples`; each file
+        is read once and resized to the images of training; raises `UserError` for a line in another
         form.
 
         Raises:
@@ -288,7 +288,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return np.flatnonzero(packed.lengths > limit).tolist() if lines else []
 
     def map_examples(self, split: str, number: int) -> list[VisualExample]:
-        """Returns the first `number` questions of a split as examples with their images and
+        """Returns the first `number` questions of a split as `VisualExample`s with their images and
         answers.
         """
         rows = self.data.rows[split][:number]
@@ -299,8 +299,8 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         ]
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[VisualExample]:
-        """Makes examples from the name of an image file and a question, typed as one word with a
-        tab or as two; reads and resizes the images.
+        """Returns `VisualExample`s without answers from pairs of the name of an image file and a
+        question (or both in one text with a tab between, and None); reads and resizes the images.
         """
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         questions = [self._parse_line(line) for line in lines]

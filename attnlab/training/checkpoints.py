@@ -352,7 +352,9 @@ class Followed(Checkpoints):
         """Process 0 does."""
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
-        """Writes this process's parts of `tree` if process 0 saves the step; returns whether it did."""
+        """Writes this process's parts of `tree` as `step` if process 0 saves it; returns whether it
+        did; `meta` and `best` are not used.
+        """
         writes: bool | None = message_from_0(None)
         if writes:
             self._store().reload()  # process 0 may have moved a step
@@ -360,7 +362,7 @@ class Followed(Checkpoints):
         return bool(writes)
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Reads this process's parts of the steps process 0 tries; returns the good one or None."""
+        """Reads its parts of steps process 0 tries, not of `step`; returns a `Restored` or None."""
         arrays: dict[str, Tree] = {}
         order: StepRecord | None
         while (order := message_from_0(None)) and "arrays" in order:

@@ -61,8 +61,9 @@ class Journal:
         attempt: Attempt | None = None,
         after: Collection[int] = (),
     ) -> None:
-        """Stores config, schedule, progress and the measure that ranks checkpoints, begins an
-        attempt unless one is given, and opens the run's metrics and checkpoints in `workdir`.
+        """Stores config, schedule, progress and the measure that ranks checkpoints, creates an
+        `Attempt` unless one is given, and the run's `Metrics` and `Checkpoints` in `workdir`;
+        writes nothing yet.
         """
         self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
         self._by, self._better = config.checkpoint.by, measures[config.checkpoint.by].better
@@ -122,8 +123,8 @@ class Journal:
             self._progress.compiled(f"batches of {format_shapes(shapes)}", seconds, peak)
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
-        """Checks that the numbers of a step are finite, and writes its metrics and pace if a record
-        is due; returns why the run has diverged, or "".
+        """Checks that "loss" and "grad_norm" of a step are finite, and writes its metrics, with the
+        learning rate, and its pace if a record is due; returns why the run has diverged, or "".
         """
         if problem := _not_finite(step, values):
             return problem

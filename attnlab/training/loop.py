@@ -29,7 +29,7 @@ ASKED_EVERY = 8
 
 def train(run: "Run", session: Session) -> Outcome:
     """Trains a run from its newest good checkpoint, or from the start, until `training.steps`, a
-    signal, `session.until` or a divergence, and returns the outcome.
+    signal, `session.until` or a divergence, and returns its `Outcome`.
 
     Returns:
       The outcome: "done" (also where `training.stop` has ended it), "interrupted" or "diverged" (a

@@ -217,8 +217,8 @@ def adafactor(
 def sgd(
     learning_rate: optax.Schedule, momentum: float = 0.0, nesterov: bool = False
 ) -> optax.GradientTransformation:
-    """Returns gradient descent; with momentum u <- momentum u + g the step is -lr u, with
-    Nesterov's look-ahead -lr (g + momentum u).
+    """Returns gradient descent by -lr u with momentum u <- momentum u + g, or with Nesterov's
+    look-ahead by -lr (g + momentum u), for which momentum 0 raises `UserError`.
     """
     off = _is_plain(momentum) and momentum == 0
     if off and nesterov:
@@ -251,8 +251,8 @@ def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
 
 
 def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Schedule:
-    """Returns the schedule peak min(t / warmup, sqrt(warmup / t)), t the number of the update; with
-    peak = (d warmup)^-0.5 it is d^-0.5 min(t^-0.5, t warmup^-1.5) of Vaswani 2017 (3).
+    """Returns a schedule, count = t - 1 to learning rate: peak min(t / warmup, sqrt(warmup / t)),
+    that of Vaswani 2017 (3) if peak = (d warmup)^-0.5; `steps` is not used.
     """
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
@@ -263,8 +263,9 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
 
 
 def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
-    """Returns a schedule: linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p =
-    (t - warmup) / (steps - warmup). Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts.
+    """Returns a schedule, count = t - 1 to learning rate: linear warm-up to `peak`, then floor +
+    (peak - floor) (1 + cos(pi p)) / 2 with p = (t - warmup) / (steps - warmup). Loshchilov & Hutter
+    2017, arXiv:1608.03983, without restarts.
     """
     _check_decay(peak, warmup, floor, steps)
 
@@ -277,8 +278,8 @@ def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
 
 
 def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
-    """Returns a schedule: linear warm-up, then peak + (floor - peak) p with p = (t - warmup) /
-    (steps - warmup); `floor` is a learning rate.
+    """Returns a schedule, count = t - 1 to learning rate: linear warm-up to `peak`, then peak +
+    (floor - peak) p with p = (t - warmup) / (steps - warmup), and `floor` from t = `steps` on.
     """
     _check_decay(peak, warmup, floor, steps)
 
@@ -297,8 +298,9 @@ def stepped(
     every: int = 1000,
     factor: float = 0.5,
 ) -> optax.Schedule:
-    """Returns the schedule peak min(1, t / warmup) factor^k, where k is 0 up to update `hold` (or
-    `warmup`), and one more with each `every` updates begun after it.
+    """Returns a schedule, count = t - 1 to learning rate: peak min(1, t / warmup) factor^k, where k
+    is 0 up to t = max(hold, warmup), and one more with each `every` updates begun after it; `steps`
+    is not used.
 
     As for the recurrent systems: constant for some epochs, then a decay by one factor per epoch.
     """

@@ -126,9 +126,9 @@ class OrbaxSteps:
         return content
 
     def read_arrays(self, step: int, saved: dict[str, Print], like: Tree = ()) -> dict[str, Tree]:
-        """Reads the arrays of one step by path, on the host or placed as in `like`, and checks each
-        against its fingerprint in `saved` (`record["arrays"]`). Any exception means damage; it is
-        raised in all processes that read together.
+        """Reads the arrays of one step by path, on the host or placed as in `like`; raises
+        `ValueError` if one differs from its fingerprint in `saved` (`record["arrays"]`). Any
+        exception means damage; it is raised in all processes that read together.
         """
         # A numpy target makes orbax ignore the devices that saved; a broadcast scalar costs no
         # memory.

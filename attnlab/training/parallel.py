@@ -166,7 +166,7 @@ class MeshBackend:
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """Compiles a step with `jit` for states and batches of these shapes, placed as the layout
-        says; the state given is overwritten. See `PmapBackend.compile`.
+        says; the program overwrites the state that it gets. See `PmapBackend.compile`.
         """
         state_shardings = self.shardings(state)
         compiled = jax.jit(
@@ -237,8 +237,9 @@ def _gathered_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def place_trials(trials: int, settings: Parallel) -> TrialParallel:
-    """Returns the backend of `trials` stacked trials, on `settings.devices` devices (0: all) but at
-    most one per trial; raises `UserError` for settings that divide a trial's state.
+    """Returns the backend (`TrialParallel`) of `trials` stacked trials, on the first
+    `settings.devices` devices (0: all) but at most one per trial; raises `UserError` for settings
+    that divide a trial's state.
 
     Raises:
       UserError: more devices than there are, or settings that divide the state of a trial.

@@ -96,8 +96,9 @@ def lineage_of(config: "Settings", code: provenance.Code | None = None) -> Linea
 
 
 def copy_state(lineage: Lineage, workdir: Path) -> None:
-    """Copies the saved steps and the records of the parent run that `lineage` names into `workdir`,
-    unless that has saved as late a step; raises `UserError` if the parent is gone or another one.
+    """Copies into `workdir` the state of the parent run at the step that `lineage` names, that of
+    its best step too if `lineage` says "joined", and its records up to there, unless `workdir` has
+    saved as late a step; raises `UserError` if the parent is gone or another one.
 
     Raises:
       UserError: the parent is gone, or is not what it was.

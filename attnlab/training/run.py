@@ -185,7 +185,7 @@ class Run:
         return cls(config, workdir, task, batches, place, updates, begun, code, lineage)
 
     def fit(self, session: Session) -> Outcome:
-        """Trains to the end, or until a signal or limit of the session, and returns the outcome;
+        """Trains to the end, or until a signal or limit of the session, and returns the `Outcome`;
         writes the run's files and, unless the attempt is the caller's, the end to `events.jsonl`.
         The caller holds the lock of `workdir`.
 

@@ -39,7 +39,8 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         """Replaces the handlers of the signals by `_remember`, except of a SIGHUP that is ignored,
-        and stores the former ones; in another thread than the main one there are none.
+        stores the former ones and returns itself; in another thread than the main one it replaces
+        none.
         """
         if threading.current_thread() is not threading.main_thread():
             return self

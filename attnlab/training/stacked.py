@@ -67,7 +67,8 @@ class Member:
 
 def train(runs: "Sequence[Run]", session: Session) -> list[Outcome]:
     """Trains all trials together to `training.steps`, each from the newest good checkpoint in its
-    own folder, until done, interrupted or diverged; returns their outcomes.
+    own folder, until done, interrupted or diverged, and returns an `Outcome` for each; raises
+    `ValueError` for trials that cannot be stacked.
 
     Args:
       runs: of equal `hyperparameters.signature`, with one task and one `TrialParallel` for all.
@@ -259,8 +260,8 @@ def stack_step(step: Step) -> Step:
 
 
 def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
-    """Returns {"batch", "moves"}: the batches of the moving trials stacked and padded with zeros to
-    the largest, and which trials move.
+    """Returns {"batch": the batches of the moving trials padded with zeros to the largest, arrays
+    [slots,...] by name with a place for every trial, "moves": bool [slots], which trials move}.
 
     Args:
       batches: of the trials that move, by number.
@@ -291,8 +292,9 @@ def uses_randomness(task: "AnyTask", params: Params, batch: Batch) -> bool:
 
 
 def choose_trials(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
-    """Returns the numbers of the waiting trials that make the next update together: all, if their
-    batches may be padded to one of them, else those of the most common shape.
+    """Returns the numbers of the trials in `waiting` (number to the shapes of its batch's arrays,
+    end to end) that make the next update together: all, if `pads` and all batches fit into the
+    largest of them, else those of the most common shape.
 
     Args:
       waiting: the shapes of their batches, those of all arrays end to end.

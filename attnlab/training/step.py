@@ -96,8 +96,9 @@ def first_state(
     remembered: Tree = None,
     trained: Trained = ALL_TRAINED,
 ) -> TrainState:
-    """Returns the state before the first update: step 0, the moving average (if `ema`) equal to the
-    parameters, and the optimizer's state of the trained parameters alone.
+    """Returns the `TrainState` before the first update: step 0, the moving average (None without
+    `ema`) equal to the parameters, the optimizer's state of the `trained` parameters alone (None:
+    all), `carried`, `remembered` and seed as given.
     """
     average = params if ema else None
     return TrainState(

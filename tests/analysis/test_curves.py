@@ -3,7 +3,6 @@
 import pathlib
 import re
 
-import numpy as np
 import pytest
 
 from attnlab.analysis.curves import save_costs, save_curve

@@ -205,9 +205,8 @@ class HeadsAttention(Attention):
     def initial_history(self, memory: Any) -> History | None:
         """Creates the `History`, the states of score and alignment, before the first query on a
         memory, or None if neither depends on earlier queries; raises UserError if the score does
-        and the mechanism does not support it. None if neither depends on earlier looks; raises
-        UserError if the score does and the mechanism does not support it. See
-        `Attention.initial_history`.
+        and the mechanism does not support it. None too if only the alignment does and the mechanism
+        does not support it. See `Attention.initial_history`.
 
         Raises:
           UserError: the score depends on earlier looks, and the mechanism does not support it.

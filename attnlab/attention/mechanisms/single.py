@@ -112,8 +112,8 @@ class Single(HeadsAttention):
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
         """Builds the `AttentionInputs` of one head for a query [B,Tq,dq] on a memory: the query
-        transformed as the score needs it, and the unprojected keys and values of the memory. See
-        `HeadsAttention.look`.
+        transformed by the score, and keys (transformed by the score when they were remembered) and
+        unprojected values of the memory. See `HeadsAttention.look`.
         """
         pairs = pairs_of(self.fit, history)
         q = self.scored(query)[:, None]

@@ -70,8 +70,8 @@ class Rope(PositionScheme):
 
     def rotate(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Rotates the first R channels of x [B,n,T,D] in pairs by the angles of positions [T] or
-        [B,T]; the other channels stay as they are. Angles, sines and products in float32, the
-        result in the dtype of x.
+        [B,T] and multiplies them by the temperature of the scaling (mostly 1), and leaves the other
+        channels as they are. Angles, sines and products in float32, the result in the dtype of x.
         """
         count = self.channels(x.shape[-1])
         frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))

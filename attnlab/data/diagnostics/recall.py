@@ -94,7 +94,7 @@ class MultiQueryRecall(Drawn):
     def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws a `Row`: pairs of different keys and values, then each key once more at a random
         position among blanks (or random words, with `noise`), where the answer is its value; groups
-        are the number of pairs or the distance. See `Drawn.draw_row`.
+        are the number of pairs or the distance, rounded up to a power of 2. See `Drawn.draw_row`.
         """
         length, pairs = self._sizes(split)
         if self.fewest:

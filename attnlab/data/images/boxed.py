@@ -50,8 +50,9 @@ class BoxedData(AnnotatedData[Judged]):
         return int((self.labels(split) > 0).sum(axis=1).max())
 
     def checked(self, content: Boxed, split: str) -> Boxed:
-        """Returns the images and boxes of a split unchanged; raises `UserError` for none, unequal
-        counts, an unknown label, or a box outside its image. See `Dataset.checked`.
+        """Returns the images and boxes of a split unchanged; raises `UserError` for bad images, no
+        object at all, unequal counts, an unknown label, or a box outside its image. See
+        `Dataset.checked`.
         """
         where, (images, labels, boxes, classes, unlearned) = self.where(split), content
         check_images(images, where)

@@ -175,8 +175,9 @@ class QuestionData(Dataset[Question]):
 def encode(
     learned: Learned, images: np.ndarray, questions: Sequence[Question], where: str
 ) -> Examples:
-    """Encodes questions as the columns "image" (stored once per image), "question" (ids) and
-    "label" (answer number; answers unknown from training share one extra number, and are logged).
+    """Encodes questions as `Examples` with "image" (stored once per image), "question" (ids) and
+    "label" (answer number from 1; answers unknown from training share one extra number, and are
+    logged).
 
     Raises:
       UserError: images of another size, a question about one that is not there, or no answer that
@@ -198,9 +199,9 @@ def encode(
 
 
 def together(examples: Examples, about: np.ndarray, per_row: int) -> Examples:
-    """Groups questions by their image (`about` [N] image numbers) into rows of up to `per_row` = Q,
-    with "image" once per row, "question" [b,Q,width] and "label" [b,Q]; an image with more
-    questions has several rows, and shorter rows are padded.
+    """Groups questions by their image (`about` [N] image numbers) and returns `Examples` whose rows
+    have up to `per_row` = Q of them: "image" once per row, "question" [b,Q,width] and "label"
+    [b,Q]; an image with more questions has several rows, and shorter rows are padded.
 
     Args:
       examples: of questions, as `encode` gives them.

@@ -81,8 +81,8 @@ class ImageRows(Resized, Rows):
         return Captioned(self._images(several), [text for of_row in texts for text in of_row])
 
     def objects(self, split: str) -> Boxed:
-        """Returns the images of a split as `Boxed`, each with the labels and boxes of its objects;
-        boxes without an extent are apart, in its field `unlearned`.
+        """Returns the images of a split as `Boxed`, each with the labels and boxes of its objects,
+        and the names of all classes; boxes without an extent are apart, in its field `unlearned`.
 
         Raises:
           UserError: as `rows` does; no convention of boxes, boxes that do not fit it or their image
@@ -107,7 +107,7 @@ class ImageRows(Resized, Rows):
 
     def masks(self, split: str) -> Segmented:
         """Returns the images of a split as `Segmented`, each with a mask, the class number of every
-        pixel (0 for the ground, -1 for unlabelled pixels).
+        pixel (0 for the ground, -1 for unlabelled pixels), and the configured class names.
 
         Raises:
           UserError: as `rows` does; no classes, a mask that is none or not one of its image.

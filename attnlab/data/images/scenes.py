@@ -118,8 +118,8 @@ class Scenes(Painted):
         )
 
     def objects(self, split: str) -> Boxed:
-        """Draws the images of `split` as `Boxed`, each with the labels and the boxes of all its
-        objects.
+        """Draws the images of `split` as `Boxed`, each with the labels and the boxes (pixels) of
+        all its objects, and the names of all classes.
         """
         scenes = self.scenes(split)
         return Boxed(
@@ -131,7 +131,7 @@ class Scenes(Painted):
 
     def masks(self, split: str) -> Segmented:
         """Draws the images of `split` as `Segmented`, each with a mask that has the class number of
-        every pixel, 0 for the ground.
+        every pixel, 0 for the ground, and the names of the classes.
         """
         scenes = self.scenes(split)
         numbers = {label: number for number, label in enumerate(self.labels, 1)}

@@ -56,8 +56,8 @@ class MaskFolder(ImageFiles):
 
     def masks(self, split: str) -> Segmented:
         """Reads the images of `split` and their masks and returns them as `Segmented`, with the
-        class of every pixel (0 for the ground, -1 for unlabelled ones); without a folder "valid",
-        some training images are held out for it.
+        class of every pixel (0 for the ground, -1 for unlabelled ones) and the configured class
+        names; without a folder "valid", some training images are held out for it.
 
         Raises:
           UserError: no such folder or no image in it, an image without a mask or of another size, a
@@ -90,8 +90,8 @@ def check_classes(classes: tuple[str, ...]) -> None:
 
 def read_mask(image: Named, mask: Named, classes: int, side: int) -> np.ndarray:
     """Reads the mask of an image, both given as (file, name for errors), and returns its class
-    numbers as int32 [side,side], -1 at pixels left open; raises `UserError` if its size is not that
-    of the image or a number is above `classes`.
+    numbers as int32 [side,side] ([H,W] for side 0), -1 at pixels left open; raises `UserError` if
+    its size is not that of the image or a number is above `classes`.
 
     Args:
       image: where it is, or its bytes, and what an error calls it.

@@ -26,8 +26,8 @@ class Row(NamedTuple):
 
 def split_lines(lines: Sequence[str], separator: str, setting: str) -> list[Row]:
     """Splits each line into cells at the separator ("auto": tabs if any line has one, else blanks)
-    and returns rows with line numbers, no cells for a blank line; `UserError` for an invalid
-    separator.
+    and returns a list of `Row` (line number, cells), without cells for a blank line; raises
+    `UserError` for an invalid separator.
 
     Args:
       lines: of the file.

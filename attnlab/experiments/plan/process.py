@@ -117,8 +117,8 @@ def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) 
 
 
 def listed(plan: Plan) -> list[Wanted]:
-    """Returns the wanted candidates of a plan without a search: every variant with every point of
-    `tune`.
+    """Returns the candidates of a plan without a search, before their configs are resolved
+    (`Wanted`): every variant with every point of `tune`, or without tuning every variant as it is.
     """
     points = plan.tune or ({"name": "", "overrides": {}},)
     wanted = itertools.product(plan.variants, points)
@@ -221,8 +221,8 @@ def _budgeted(plan: Plan, like: Candidate, point: dict[str, Any], builder: Build
 
 
 def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
-    """Makes a candidate from a wanted one: solves its budget, resolves its config, counts
-    parameters and work, and puts the hashes of the user's code into its id.
+    """Makes and returns the `Candidate` of a wanted one: solves its budget, resolves its config,
+    counts parameters and work, and puts the hashes of the user's code into its id.
     """
     overrides, budget = dict(wanted.overrides), None
     if plan.budget is not None:

@@ -86,8 +86,9 @@ class Across:
 
 
 def across(first: Path, second: Path) -> Across:
-    """Reads the folders of two sweeps and returns both with the difference of each pair of
-    variants; raises UserError if they cannot be compared.
+    """Reads the folders of two sweeps and returns an `Across`: both sweeps, and a `Pair` with the
+    difference for each variant, matched by name or settings or alone in one sweep; raises UserError
+    if they cannot be compared.
 
     Raises:
       UserError: a folder without a sweep, a damaged record, different measures, or a sweep without

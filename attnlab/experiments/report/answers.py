@@ -41,8 +41,9 @@ class _Kept(TypedDict):
 
 
 def answers(workdir: Path) -> tuple[Answer, ...]:
-    """Reads from a trial's folder its first `MOST` answers to test examples, each with source and
-    reference, in the order of the test split; () if the trial is not scored or gives no answers.
+    """Reads from a trial's folder its first `MOST` answers to test examples, each as an `Answer`
+    (source, reference, answer), in the order of the test split; returns () if the trial is not
+    scored or gives no answers.
 
     In a table (".tsv") a line is "reference TAB answer", and the second text of an example is a
     source too.

@@ -228,9 +228,9 @@ class Records:
 
 
 def collect(directory: Path, only: Collection[str] | None = None) -> Records:
-    """Reads the plan, the choice, the looks and every trial's records (of the trials with the names
-    `only`, if given) in the folder of a sweep; raises UserError if it has no plan or a damaged
-    file.
+    """Returns the `Records` of the sweep in a folder: its plan, choice, looks and each trial's
+    records (only of trials with the names `only`, if given); raises UserError if it has no plan or
+    a damaged file.
 
     Raises:
       UserError: there is no plan in it, or a file in it is damaged.
@@ -341,8 +341,9 @@ def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
 
 
 def _effort(events: list[dict[str, Any]]) -> Effort:
-    """Sums steps and seconds over all attempts in a trial's events, and returns them with the time
-    of the first start, the number of retries and of processor cores.
+    """Returns the `Effort` of a trial from its events: the time of the first start, steps and
+    seconds summed over all attempts, the number of retries, and the distinct numbers of processor
+    cores.
     """
     began, steps, seconds = None, 0, 0.0
     first = heard = reached = 0.0

@@ -134,9 +134,9 @@ class Comparison:
 
 
 def compare(records: Records, method: str = "model") -> Comparison:
-    """Returns the comparison of a sweep with intervals by `method` ("model" or "bootstrap"): a row
+    """Returns the `Comparison` of a sweep, intervals by `method` ("model" or "bootstrap"): a row
     for each variant (before the choice, each candidate), on the test split with its difference to
-    the baseline and a certain best marked, before test scores on validation.
+    the baseline and a certain best marked, or, before test scores, on validation.
     """
     plan, frozen = records.plan, records.choice is not None
     standing = list(filter(None, map(records.representative, plan.variants)))

@@ -47,7 +47,8 @@ class Contents:
     @property
     def extent(self) -> str:
         """Returns one line of text on what was run: the number of variants, the seeds, and how many
-        trials are in each state.
+        trials are in each state, without those that a frozen choice excludes and that have not
+        begun.
         """
         plan, wanted = self.records.plan, self.records.wanted
         trials = self.records.trials

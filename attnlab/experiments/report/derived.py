@@ -26,8 +26,9 @@ _OF_A_STEP: Mapping[str, Callable[[Record], float | None]] = {
 
 
 def value(record: Record, split: str, metric: str) -> float | None:
-    """Returns the value of a measure for a trial: its score on a split, or a derived measure (a
-    cost, or the cost until it reached a score), or None if it has none.
+    """Returns the value of a measure for a trial: its score on `split`, or, of a trial that is
+    done, a derived measure (a cost, or the cost until its validation score reached a bound,
+    whatever `split` is), or None if it has none.
 
     "seconds_to(...)" is the number of steps times the median seconds of a step: time spent
     training, without compiling, evaluating and pauses. If several trials trained as one program,

@@ -66,9 +66,9 @@ class Effect:
 
 
 def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
-    """Returns the effects of a sweep whose variants are a design (a complete cross, or changes one
-    at a time), each with difference, share and sentence, the largest share first; () for other
-    variants and before test scores.
+    """Returns an `Effect`, with difference, share and sentence, for each effect of a sweep whose
+    variants are a design (a complete cross, or changes one at a time), the largest share first; ()
+    for other variants and before test scores.
     """
     if not comparison.frozen or comparison.basis.split != "test":
         return ()

@@ -64,8 +64,9 @@ class Differing:
 
 @functools.lru_cache(maxsize=2)
 def differing(records: Records) -> tuple[Differing, ...]:
-    """Returns, ordered by name, the settings outside the system in which variants differ, each with
-    its kind and values, by the chosen candidates (before the choice, the first of each).
+    """Returns a `Differing` (name, kind, values by variant), ordered by name, for each setting
+    outside the system in which variants differ, by the chosen candidates (before the choice, the
+    first of each).
 
     Settings that change no number are left out, and so are tuned ones before the choice.
     """

@@ -37,7 +37,8 @@ ALL = "all"  # in place of a seed: a figure over all of them
 
 def as_json(contents: Contents) -> str:
     """Returns the report as the text of one JSON object (warnings, rows, effects, verdict, trials,
-    environment); a number that does not exist is null, an infinite one is a text.
+    environment); a value that does not exist is null, and a number that is infinite or NaN is a
+    text.
     """
     records, comparison = contents.records, contents.comparison
     plan = records.plan

@@ -18,8 +18,8 @@ _MOST = 400_000
 
 
 def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
-    """Returns, for each variant, its difference to the baseline tested by resampling the test
-    examples (mean over the seeds that both have); {} before test scores.
+    """Returns, by name, the difference of each variant to the baseline (a `Sampled`: mean over the
+    seeds that both have, interval, p) by resampling the test examples; {} before test scores.
 
     A variant is left out if the measure has no number per example, or its examples differ from
     the baseline's.

@@ -84,7 +84,7 @@ def ranked(
 
 
 def scores(made: Mapping[str, Contents]) -> tuple[list[Ranked], Table]:
-    """Returns the ranks of all variants over the tasks in `made` (task to the contents of its
+    """Returns a `Ranked` for each variant over the tasks in `made` (task to the contents of its
     report) and the table of scores and ranks; a task that is not scored on the test split tells
     nothing apart.
     """

@@ -38,8 +38,9 @@ class Taken:
 
 
 def taken(records: Sequence[Record]) -> Taken:
-    """Returns the sums of steps, FLOPs, transcendentals, examples, tokens and seconds over the
-    trials that have begun; a sum is None if a trial with steps has no record of it.
+    """Returns a `Taken`: over the trials that have begun, their number and the sums of steps,
+    FLOPs, transcendentals, examples, tokens and seconds; a sum is None if a trial with steps has no
+    record of it.
     """
     begun = [run for run in records if run.effort.began is not None]
     steps = [run.effort.steps for run in begun]

@@ -106,8 +106,8 @@ class Verdict:
 
 
 def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | None:
-    """Judges a claim (of `plan.json`) by each of its contrasts and returns the verdict, or None
-    without a claim.
+    """Judges a claim (of `plan.json`) by each of its contrasts and returns the `Verdict`
+    (statement, outcome, judged contrasts, least number of seeds, alpha), or None without a claim.
     """
     if claim is None:
         return None
@@ -119,8 +119,9 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
 
 
 def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: int) -> Judged:
-    """Judges one of a claim's `contrasts` contrasts by its bounds (a count such as FLOPs by its
-    value); undecided unless every seed has a number and the scores may be compared.
+    """Judges a contrast of a claim by its bounds (a count such as FLOPs by its value) and returns a
+    `Judged`, undecided unless every seed has a number and the scores may be compared; `contrasts`
+    is how many the claim has.
     """
     weights: Mapping[str, float] = contrast["weights"]
     at_least, on = contrast["at_least"], contrast.get("on", "")
@@ -178,8 +179,9 @@ def _lost(rows: Mapping[str, Row | None]) -> str:
 def _power(
     family: statistics.Family, weights: Mapping[str, float], at_least: float, seeds: int
 ) -> Power | None:
-    """Returns the smallest distance of a contrast from its bound that `seeds` seeds find, and how
-    many seeds the observed distance needs, or None without a spread.
+    """Returns a `Power`: the smallest distance of a contrast from its bound that `seeds` seeds
+    find, and how many seeds the observed distance needs (None if unknown), or None without a spread
+    or with one seed.
     """
     estimate = family.model.estimate(weights)
     if estimate.error is None or seeds < 2:
@@ -207,7 +209,8 @@ def hint(judged: Judged) -> str:
 
 def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -> str:
     """Returns a contrast in words, such as "additive - location >= 0.05" or "mean(dot, general) -
-    location >= 0"; other weights are written out.
+    location >= 0" (other weights are written out); with `mode` "min", a difference of two first
+    says which of them is to be better.
 
     Of a measure of which less is better ("min") a difference of two says first which of them is to
     be the better one.

@@ -126,8 +126,8 @@ class Board:
 
 
 def shown(plan: Plan, directory: Path) -> list[Seen]:
-    """Returns the states of a plan's trials without those that a frozen choice excludes and that
-    are neither settled nor running.
+    """Returns the states (`Seen`) of a plan's trials without those that a frozen choice excludes
+    and that are neither settled nor running.
     """
     due = {trial.name for trial in wanted(plan, Choice.read(directory))}
     return [

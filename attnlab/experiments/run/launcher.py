@@ -133,7 +133,7 @@ def retry_failed(directory: Path, part: Part = WHOLE) -> int:
 
 def stop_trial(directory: Path, name: str, reason: str) -> Seen:
     """Records that a trial, named "CANDIDATE/seedN", running or not begun, is stopped for good,
-    with the reason; returns its state before; raises `UserError` if it has settled.
+    with the reason; returns its state before as a `Seen`; raises `UserError` if it has settled.
 
     Only the reason is written. The queue that runs the trial, on any machine, reads it and asks the
     process to leave; no queue begins the trial.

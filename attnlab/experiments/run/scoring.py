@@ -89,8 +89,8 @@ def run(directory: Path, candidate: str) -> int:
 
 
 def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
-    """Reads the test split once and writes results and pictures of every trial; returns 1 if one
-    failed, else `HELD` if another process works on one, else 0.
+    """Reads the test split once and writes each trial's results and pictures (attention maps of one
+    seed alone); returns 1 if one failed, else `HELD` if another process works on one, else 0.
     """
     from attnlab import config as configs
     from attnlab.analysis.results import draw_all, report

@@ -88,8 +88,8 @@ class Choice:
 
 
 def blocking(plan: Plan, directory: Path) -> list[Seen]:
-    """Returns the states of the failed trials of variants that have no chosen candidate, except
-    trials whose failure an earlier choice has accepted.
+    """Returns the states (`Seen`) of the failed trials of variants that have no chosen candidate,
+    except trials whose failure an earlier choice has accepted.
     """
     before = Choice.read(directory)
     chosen = {} if before is None else before.chosen

@@ -232,9 +232,9 @@ class ArrayJob:
     options: WorkOptions = DEFAULTS
 
     def __call__(self, number: int) -> None:
-        """The main function of worker `number` on SLURM: runs jobs until none is left; when SLURM
-        asks it to leave, the trial saves, and this job is queued again. One that compiles has no
-        longer than others: SLURM would kill both before that.
+        """Runs, as worker `number` on SLURM, jobs until none is left, and prints a `UserError`;
+        when SLURM asks it to leave, the trial saves, and this job is queued again unless it was
+        cancelled. One that compiles has no longer than others: SLURM would kill both before that.
         """
         options = dataclasses.replace(self.options, compiling=0.0)
         with Leave() as leave:

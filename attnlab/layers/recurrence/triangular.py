@@ -54,8 +54,8 @@ def _diagonal(x: jax.Array, size: int) -> jax.Array:
 
 
 def _substituted(lower: jax.Array) -> jax.Array:
-    """Computes (I + L)^-1 = M of strictly lower triangular L [..., C,C], row by row for all
-    matrices at once, with row M_i = e_i - sum_{j<i} L_ij M_j; blocks are on the last axis.
+    """Computes (I + L)^-1 = M [..., C,C] of strictly lower triangular L [..., C,C], row by row for
+    all matrices at once, with row M_i = e_i - sum_{j<i} L_ij M_j.
     """
     size = lower.shape[-1]
     blocks = jnp.moveaxis(lower.reshape(-1, size, size), 0, -1)

@@ -254,9 +254,9 @@ class ConvS2S(Seq2Seq):
         return self._continue(self.start(memory, target_in.shape[1]), memory, target_in)[0]
 
     def start(self, memory: Encoded, length: int) -> Decoding:
-        """Returns the decoding state before the first token of at most `length`: empty windows of
-        all convolutions and the attentions' first histories; raises `UserError` if the positions
-        end before `length`. See `Seq2Seq.start`.
+        """Returns the `Decoding` before the first token of at most `length` (tokens fed: 0, windows
+        of zeros of all convolutions, first histories of attention); raises `UserError` if the
+        positions end before `length`. See `Seq2Seq.start`.
         """
         rows, dtype = len(memory.scale), memory.scale.dtype
         self.places_target.embed(jnp.zeros((1, length, self.embedding), dtype), jnp.arange(length))

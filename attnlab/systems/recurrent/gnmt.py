@@ -154,9 +154,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
         """Computes one step of the lowest layer and of the attention from the decoding `state`,
-        `word`, the word's part [B,4H] of the gates, and the encoded source `memory`; returns the
-        next state, and the pair of the layer's h and the context a, inputs of the layers above. See
-        `RecurrentWriter.transition`.
+        `word`, the word's part of the gates ([B,4H] of an LSTM), and the encoded source `memory`;
+        returns the next `Decoding`, and the pair of the layer's h and the context a, inputs of the
+        layers above. See `RecurrentWriter.transition`.
         """
         if self.query == "previous":
             a, looks = self.look(state.state.h, memory, state)

@@ -101,8 +101,8 @@ class LSTMLanguageModel(StackedReader, kw_only=True):
         return self.no_states(rows, self.width, made(CELLS, self.cell))
 
     def read(self, state: States, tokens: jax.Array) -> tuple[jax.Array, States]:
-        """Computes the logits [B,T,V] of tokens [B,T] from `state`, and the state of all layers
-        after them. See `LanguageModel.read`.
+        """Computes the logits [B,T,V] of the words after each of tokens [B,T], read from `state`
+        on, and the tuple of all layers' states after them. See `LanguageModel.read`.
         """
         outputs, state = self.reader(self.embed(tokens), self.real(tokens), state)
         table = [self.embed.embedding] if self.share == "output" else []

@@ -173,10 +173,11 @@ class LSTMNLanguageModel(OneText, LanguageModel, kw_only=True):
         self, state: tuple[Past, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Past, ...]]:
         """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in
-        `state`, and the state after them; long texts are read in pieces of `span`, since each step
-        carries arrays as long as its piece. See `LanguageModel.read`.
+        `state`, and the state after them, a tuple of a `Past` for each layer; texts longer than 2
+        `span` are read in pieces of `span` words (of 8 if that is more). See `LanguageModel.read`.
 
-        While maps are collected, the text is read in one pass.
+        Each step carries arrays as long as its piece. While maps are collected, the text is read in
+        one pass.
         """
         length, block = tokens.shape[1], max(self.span, SHORTEST)
         aside = any(map(self.is_mutable_collection, (MAPS, SAMPLES, LOSSES)))

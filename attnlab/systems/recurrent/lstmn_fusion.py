@@ -111,8 +111,8 @@ class TwoReaders(nn.Module):
         return self._fuse(slots.hidden, source, 0)[0]
 
     def start(self, source: Encoded, length: int) -> Reader:
-        """Returns the state of the second layer before the first of `length` steps, begun from the
-        encoded source.
+        """Returns the `Reader`, the state of the second layer, before the first of `length` steps,
+        begun from the encoded source.
         """
         rows, dtype, first = len(source.states), source.states.dtype, self._first(source)
         reader = self.decoder.begin(rows, length, dtype, first=first, other=source.attended)

@@ -74,9 +74,9 @@ class RNNEncoderDecoder(DeepWriter, kw_only=True):
         self.cell = ContextGRUCell(self.decoder)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S] to a fixed vector c made of the last state; returns the
-        decoder's first state and what c adds to the gates and to the output of every step. See
-        `Seq2Seq.encode`.
+        """Encodes source ids [B,S] to a fixed vector c made of the last state; returns an `Encoded`
+        of the decoder's first state and what c adds to the gates and to the output of every step.
+        See `Seq2Seq.encode`.
         """
         states = self.reader(self.drop(self.embed_source(source)), self.real(source))
         last = states[:, -1]  # the state is copied through padding

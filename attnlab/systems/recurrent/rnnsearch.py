@@ -92,8 +92,8 @@ class RNNsearch(DeepWriter, kw_only=True):
 
     def encode(self, source: jax.Array) -> Encoded:
         """Encodes source ids [B,S] to an `Encoded`: the attention's memory of the annotations, and
-        the decoder's first state, made of the last state of the backward direction. See
-        `Seq2Seq.encode`.
+        the decoder's first state, made of the last state of the backward direction (for
+        `directions` 1, of the only one). See `Seq2Seq.encode`.
         """
         valid = self.real(source)
         annotations, end = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]

@@ -80,8 +80,9 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         super().setup()
 
     def start(self, rows: int, room: int) -> Reading:
-        """Returns the state before the first token of `rows` texts, with caches for `room` tokens
-        in every layer; raises `UserError` if the positions end before. See `LanguageModel.start`.
+        """Returns the state before the first token of `rows` texts, a `Reading` (tokens read: 0 for
+        each row; every layer's cache for `room` tokens); raises `UserError` if the positions end
+        before. See `LanguageModel.start`.
 
         Raises:
           UserError: more tokens than the positions reach.

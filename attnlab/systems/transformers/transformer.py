@@ -255,9 +255,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return self._logits(self.through(self.decoder, y, step, memory)[0], norm_mask)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
-        """Returns the decoding state before the first token, with caches for `length` tokens in
-        every layer, from each layer's `memory` of the source; raises `UserError` if the positions
-        end before. See `Writer.start`.
+        """Returns the `Decoding` before the first token (tokens fed: 0; of every layer a cache for
+        `length` tokens and the first history of attention) from each layer's `memory` of the
+        source; raises `UserError` if the positions end before. See `Writer.start`.
         """
         longest = self.decoder_scheme.longest
         if longest is not None and length > longest:

@@ -83,8 +83,8 @@ class BottomUp(Answerer, kw_only=True):
     @nn.compact
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """Computes the logits [B,C] of answers to questions [B,S] about images: attention over
-        image regions with keys that join region and question, then the product of question and
-        attended image. See `VisualAnswerer.__call__`.
+        image regions with keys that join region and question, then layers on the elementwise
+        product of question and attended image. See `VisualAnswerer.__call__`.
         """
         places, asks = self.places(images, questions), self.read(questions).last
         if self.normalised:
@@ -102,7 +102,8 @@ class BottomUp(Answerer, kw_only=True):
     @nn.nowrap
     def _keys(self, places: jax.Array, asks: jax.Array) -> jax.Array:
         """Computes the attention's keys [B,L,J] of image regions `places` [I,L,D] and question
-        vectors `asks` [B,H]: the product of their projections, or a layer over both side by side.
+        vectors `asks` [B,H]: the elementwise product of a ReLU layer of each, or a layer over both
+        side by side.
         """
         if self.joint == "product":
             units = [

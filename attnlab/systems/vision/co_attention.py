@@ -106,8 +106,8 @@ class Phrases(nn.Module):
 
     @nn.compact
     def __call__(self, words: jax.Array) -> jax.Array:
-        """Computes phrases [B,S,d] of words [B,S,d]: the maximum over windows of one to three words
-        that begin at each.
+        """Computes phrases [B,S,d] of words [B,S,d]: the elementwise maximum of three tanh layers,
+        over the one, two and three words that begin at each.
         """
         phrases = []
         for size in WINDOWS:

@@ -25,9 +25,9 @@ def ranked(comparison: Comparison) -> list[int]:
 
 def looks(comparison: Comparison, baseline: str) -> list[Look]:
     """Returns the style (`Look`) of each row in figures, in the order of the rows: the baseline's
-    own style once candidates are chosen, colours by rank for the others, grey for those without a
-    mean unless no row has one. Before the choice no row is the baseline, since any of its
-    candidates may be chosen.
+    own style once candidates are chosen, colours by rank for the others, and grey for those after
+    the last colour or, unless no row has a mean, without a mean. Before the choice no row is the
+    baseline, since any of its candidates may be chosen.
     """
     styles: dict[int, Look] = {}
     scored = any(row.summary.mean is not None for row in comparison.rows)

@@ -39,9 +39,9 @@ class Line:
 
 
 def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """Returns the figure of learning curves in the rows' styles `looks`, with panels for the
-    training loss and for validation measures over steps, and over FLOPs and seconds where they
-    differ, or None without any record.
+    """Returns the figure of learning curves in the rows' styles `looks`, with panels for training
+    loss and validation measures over steps, and for the main measure over FLOPs (if rows differ in
+    them) and seconds (if recorded), or None without any record.
     """
     plan = records.plan
     measure = plan.measure["metric"]
@@ -182,8 +182,8 @@ def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[L
 
 
 def _line(row: Row, split: str, metric: str) -> Line:
-    """Returns a row's learning curve: for each step the lowest value, the mean and the highest over
-    the seeds that logged it.
+    """Returns a row's learning curve as a `Line`: its name, for each step the (lowest, mean,
+    highest) value over the seeds that logged it, and the largest number of seeds at a step.
     """
     series = [record.series(split, metric) for record in row.records]
     steps = sorted({step for values in series for step in values})

@@ -16,8 +16,9 @@ Pictures = Mapping[int, Mapping[str, Path]]  # by example and map
 
 
 def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
-    """Returns the figure of attention maps of the chosen trials with `seed` for the first test
-    examples, as many as fit the page, under the rows' styles `looks`, or None without any.
+    """Returns the figure of attention maps for the first test examples, as many as fit the page, of
+    the first seed's trial of each row, under the rows' styles `looks`, or None without any; `seed`
+    is only named in a note.
 
     The best variants come first, and the baseline with them; the first example of all before the
     second of any.

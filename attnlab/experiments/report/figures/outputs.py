@@ -18,8 +18,9 @@ LONGEST = 400  # characters of a text that are shown
 
 
 def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
-    """Returns the figure of the variants' answers with `seed` to the first test examples, side by
-    side, equal ones once, in the rows' styles `looks`, or None where no variant has answered.
+    """Returns the figure of the answers of each row's first seed to the first test examples, side
+    by side, equal ones once, in the rows' styles `looks`, or None where no variant has answered;
+    `seed` is only named in a note.
     """
     answered = {place: trial.answers for place, trial in comparison.shown.items()}
     number = max((len(answers) for answers in answered.values()), default=0)

@@ -48,8 +48,9 @@ class Tried:
 
 
 def tried(records: Records, variant: str) -> list[Tried]:
-    """Returns every combination of tuned settings that was tried for a variant, with its mean
-    validation score (if pruned, the last one) and whether it was pruned or chosen.
+    """Returns a `Tried` for each combination of tuned settings that a variant has in the plan: its
+    number from 1, the settings, its mean validation score (the last one if it was pruned, None
+    without any), and whether it was pruned or chosen.
     """
     metric = records.plan.select["metric"]
     tries = []

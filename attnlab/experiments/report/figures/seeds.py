@@ -19,8 +19,9 @@ _MIDDLE, _HIGH = 11.0, 22  # pixels of a strip
 
 
 def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """Returns the figure with one strip for each row, in its style of `looks` and the best mean
-    first: its seeds as dots, their mean and interval, or None where no row has a value.
+    """Returns the figure with one strip for each row that has values, in its style of `looks` and
+    the best mean first: its seeds as dots, their mean and interval, or None where no row has a
+    value.
     """
     values = reach(comparison, range(len(comparison.rows)))
     if not values:

@@ -155,8 +155,9 @@ class Family:
         return outlying
 
     def mean(self, variant: str, method: str = "model") -> Summary:
-        """Returns the number, mean, standard deviation and interval of a variant's values, the
-        interval by the "model" of all variants or by its own "bootstrap".
+        """Returns a `Summary` of a variant's values (number, mean, standard deviation, interval,
+        degrees of freedom), the interval by the "model" of all variants or by its own "bootstrap";
+        without values the number is 0, the mean None.
         """
         values = list(self.values[variant].values())
         if not values:
@@ -174,8 +175,8 @@ class Family:
         )
 
     def against(self, baseline: str) -> dict[str, Difference]:
-        """Returns the difference of every other variant to the baseline (variant minus baseline) by
-        Dunnett's test of the fitted model; {} if the baseline has no value.
+        """Returns, by name, the `Difference` of every other variant to the baseline (variant minus
+        baseline) by Dunnett's test of the fitted model; {} if the baseline has no value.
         """
         if baseline not in self.model.names:
             return {}
@@ -184,8 +185,8 @@ class Family:
         return {name: self._difference({name: 1.0, baseline: -1.0}, loadings, 0) for name in others}
 
     def pairs(self) -> dict[tuple[str, str], Difference]:
-        """Returns the difference of every pair of variants (earlier minus later) by Tukey's test of
-        the fitted model.
+        """Returns, by pair of names, the `Difference` of every pair of variants (earlier minus
+        later) by Tukey's test of the fitted model.
         """
         groups = len(self.model.names)
         pairs = itertools.combinations(self.model.names, 2)
@@ -252,9 +253,9 @@ class Family:
     def contrast(
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
     ) -> Decision:
-        """Tests whether the sum over variants of weight times mean is >= `at_least`: returns
-        one-sided p values, bounds (the upper one adjusted for `contrasts` contrasts) and the
-        outcome, or raises KeyError if a variant has no value.
+        """Returns a `Decision` on whether the sum over variants of weight times mean is >=
+        `at_least`: the sum, its bounds (the upper adjusted for `contrasts` contrasts), one-sided p
+        values and the outcome; raises KeyError if a variant has no value.
 
         Raises:
           KeyError: a variant has no value.
@@ -317,9 +318,9 @@ class Family:
     def _difference(
         self, weights: Mapping[str, float], loadings: tuple[float, ...], groups: int
     ) -> Difference:
-        """Returns a weighted sum of means, such as a difference of two, with its p value and
-        interval adjusted by `Joint(loadings, groups)` for multiple comparisons, its unadjusted
-        interval and effect size.
+        """Returns the `Difference` of a weighted sum of means, such as a difference of two: its p
+        value and interval adjusted by `Joint(loadings, groups)` for multiple comparisons, its
+        unadjusted interval and effect size.
         """
         from attnlab.experiments.report.statistics.simultaneous import Joint
 

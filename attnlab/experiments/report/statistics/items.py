@@ -54,8 +54,8 @@ def compare(
     level: float = 0.95,
     seed: int = 0,
 ) -> Sampled:
-    """Returns the difference of the scores of two systems, from numbers [seeds, items] of the same
-    test examples, its paired bootstrap interval and p by approximate randomisation.
+    """Returns the `Sampled` of two systems' numbers [seeds,items] on the same test examples: mean
+    difference of scores, paired bootstrap interval and p by approximate randomisation.
 
     Args:
       system, other: [seeds, items] numbers, or [seeds, items, statistics] whose sums `score` takes;

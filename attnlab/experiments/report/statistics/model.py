@@ -97,7 +97,7 @@ class Fit:
         return tuple(int(number) for number in (self.values == self.values).sum(1))
 
     def judging(self, weights: Mapping[str, float]) -> tuple[Estimate, ...]:
-        """Returns the estimates by which a weighted sum of the variants' means is tested: by the
+        """Returns the `Estimate`s by which a weighted sum of the variants' means is tested: by the
         shared variance and, if its own values vary significantly more (F test), also by their
         variance. The last one describes it.
         """
@@ -129,9 +129,9 @@ class Fit:
         return float((left**2).sum() / np.trace(covariance)) / rows, rows * _freedom(covariance)
 
     def _separate_estimate(self, weights: Mapping[str, float]) -> Estimate | None:
-        """Returns the weighted sum with the variance of its own values: of the sum over the seeds
-        that all its variants have if blocked, of each variant otherwise, or None with fewer than
-        two values.
+        """Returns the `Estimate` of the weighted sum with the variance of its own values: of the
+        sum over the seeds that all its variants have if blocked, of each variant otherwise, or None
+        with fewer than two values.
         """
         value = self.estimate(weights).value
         w = np.array([weights.get(name, 0.0) for name in self.names])
@@ -148,8 +148,8 @@ class Fit:
         return Estimate(value, *_sum(variances, runs - 1.0), own=True)
 
     def estimate(self, weights: Mapping[str, float]) -> Estimate:
-        """Returns the sum over variants of weight times mean, with its variance and degrees of
-        freedom by the fitted model.
+        """Returns the `Estimate` of the sum over variants of weight times mean: its value, its
+        variance (None without a degree of freedom) and degrees of freedom by the fitted model.
         """
         w = np.array([weights.get(name, 0.0) for name in self.names])
         value = math.fsum(w_i * mean for w_i, mean in zip(w, self.means, strict=True) if w_i)
@@ -189,9 +189,9 @@ class Fit:
 
 
 def fit(values: Values, scale: Scale) -> Fit:
-    """Returns the model of means and variances fitted to values[variant][seed], which need not be
-    complete: with seeds as a block where the design allows it, otherwise pooled; variants without a
-    value are left out.
+    """Returns the `Fit`, a model of means and variances, to values[variant][seed], which need not
+    be complete: with seeds as a block where the design allows it, otherwise pooled; variants
+    without a value are left out.
     """
     names = tuple(name for name, of_seed in values.items() if of_seed)
     order = sorted({seed for of_seed in values.values() for seed in of_seed})

@@ -42,8 +42,9 @@ class Exported:
 
 
 def tracked_in(directory: Path, folders: Sequence[Path] | None = None) -> list[Tracked]:
-    """Returns, as runs for a tracker, the trials of a sweep that have begun (only those in the
-    trial folders `folders`, if given), or the single run in `directory` ([] before it has begun).
+    """Returns, as `Tracked` (runs for a tracker), the trials of a sweep that have begun (only those
+    in the trial folders `folders`, if given), or the single run in `directory` ([] before it has
+    begun).
     """
     if (directory / "manifest.json").exists():
         run = single(directory)
@@ -54,8 +55,9 @@ def tracked_in(directory: Path, folders: Sequence[Path] | None = None) -> list[T
 
 
 def export(directory: Path, to: str, out: Path) -> Exported:
-    """Writes the trials of a sweep that have begun, or one run, as runs of the tracker `to` (a name of
-    `TRACKERS`), into the folder `out`, and returns how many were new, replaced or unchanged.
+    """Writes the trials of a sweep that have begun, or one run, into the folder `out` as runs of
+    the tracker `to` (a name of `TRACKERS`), and returns an `Exported`: how many were new, replaced
+    or unchanged, and a hint on how to look at them.
 
     A run that is there under its id with the same records is left alone; one that was half written,
     or whose records have changed, is brought to what they are.

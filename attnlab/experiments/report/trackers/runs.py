@@ -129,7 +129,7 @@ class Store:
 
 
 def tracked(records: Records) -> list[Tracked]:
-    """Returns the trials of a sweep that have begun, in order, as runs for a tracker."""
+    """Returns a `Tracked` (a run for a tracker) for each trial of a sweep that has begun, in order."""
     plan, varied = records.plan, settings_that_differ(records.plan)
     sweep = _hash([plan.name, plan.created], 6)
     group = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', plan.name)[:80]}-{sweep}"
@@ -138,8 +138,8 @@ def tracked(records: Records) -> list[Tracked]:
 
 
 def single(workdir: Path) -> Tracked | None:
-    """Reads a run that belongs to no sweep; returns None before it has begun, and raises UserError
-    where a record is damaged.
+    """Reads a run that belongs to no sweep and returns it as a `Tracked`, or None before it has
+    begun; raises UserError where a record is damaged.
     """
     manifest = Manifest.read(workdir)
     if manifest is None:
@@ -159,8 +159,8 @@ def single(workdir: Path) -> Tracked | None:
 
 
 def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]) -> Tracked:
-    """Returns a trial as a run for a tracker: an id, facts, config, the curve, final scores and
-    costs, and times of begin and end.
+    """Returns a trial as a `Tracked` (a run for a tracker) of the group `group`: an id, facts,
+    config, the settings `varied`, the curve, final scores and costs, and times of begin and end.
     """
     trial = record.seen.trial
     began = min((begin for _, begin, _ in record.logged.spans), default=0.0)

@@ -40,9 +40,9 @@ class Store(runs.Store):
             yield path.name.rpartition("-")[2], digest
 
     def open(self, run: Tracked) -> tuple[Any, int]:
-        """Begins a run by W&B's own client, without facts on this machine, and returns it with the
-        last stored step; offline the old folders of the run are deleted first and the step is -1,
-        since the records have all of it.
+        """Begins a run by W&B's own client, without recording facts of this machine, and returns it
+        with the last stored step; offline it first deletes the run's old folders, and the step is
+        -1, since the records have all of it.
         """
         facts, given = run.facts, {"mode": "online", "resume": "allow"}
         if not self._online:
