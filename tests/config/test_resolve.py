@@ -236,7 +236,7 @@ REFUSED = {
 """Overrides, and the words of their line."""
 
 
-@pytest.mark.parametrize(("overrides", "words"), itertools.chain(*REFUSED.values()))
+@pytest.mark.parametrize(("overrides", "words"), [*itertools.chain(*REFUSED.values())])
 def test_what_is_refused_is_one_line(file: str, overrides: str, words: str) -> None:
     assert words in error(file, *overrides.split(" "))
 
