@@ -80,8 +80,9 @@ def write_card(workdir: Path, folder: Path) -> Path:
 
 
 def _rows(scores: dict[str, float], items: Items | None) -> list[str]:
-    """Returns a row of a Markdown table, "| name | score | interval |", for each score, with its
-    bootstrap interval if `items` (results by example) has that score, else "-".
+    """Returns a row of a Markdown table, "| name | score | low to high |", for each of `scores`
+    (name to value), with "-" for the bootstrap interval where the `Items` of the split are None or
+    lack that score.
     """
     rows = []
     for name, value in scores.items():

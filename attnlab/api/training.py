@@ -154,8 +154,9 @@ class Training:
         self, began: float, on_step: OnStep | None = None, until: int | None = None
     ) -> Iterator[Outcome]:
         """A context that first trains to the end, to step `until` or to a signal, calling
-        `on_step(step, numbers)` after each step, and then gives its block the `Outcome`; trackers
-        follow until the block ends.
+        `on_step(step, numbers)` after each step (if that fails: saves and raises `UserError`), and
+        then gives its block the `Outcome`: how training ended ("done", "diverged", ...) and at
+        which step; trackers follow until the block ends.
 
         Args:
           began: when the command did, of `time.perf_counter`.

@@ -41,7 +41,7 @@ from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
-from attnlab.layers.gates.protocol import Gate, checked, reduced
+from attnlab.layers.gates.protocol import Gate, check_maps, reduced
 from attnlab.layers.images import tiled
 from attnlab.layers.precision import widened
 
@@ -115,7 +115,7 @@ class Block(Gate):
         attention from each of its pixels to all pixels, or, if `pool` > 1, to the largest number of
         each channel in every tile of side `pool`; `valid` is not used. See `Gate.__call__`.
         """
-        checked(self, x)
+        check_maps(self, x)
         self._check(*x.shape[1:3])
         channels, inner = x.shape[-1], reduced(self, x.shape[-1], self.reduction)
         queries, source = _in_a_row(x), _in_a_row(tiled(x, self.pool))

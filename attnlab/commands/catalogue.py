@@ -76,8 +76,9 @@ def _mixers(kind: str, text: str) -> str:
 
 
 def _mixer(kind: str, name: str) -> str:
-    """Returns the Markdown section about one mixer: its summary, formula, memory contents and a
-    table of its fields.
+    """Returns the Markdown section about the mixer `name` among the components of a `kind`
+    ("mechanisms" or "mixers"): its summary, its formula and memory contents if any, and a table of
+    its fields.
     """
     from attnlab.attention.protocol import Attention
 

@@ -308,8 +308,9 @@ def inherited_vocabulary(run: Path | None, settings: VocabularySettings) -> Voca
 
 
 def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
-    """Raises `UserError`, which lists the differences, unless the vocabularies in the folder, whose
-    settings are `saved`, have the `settings` of the config.
+    """Raises `UserError`, which lists the differences, unless `saved`, the dict of settings of the
+    vocabularies in `folder`, equals what the config asks for (`settings`, a
+    `VocabularySettings`).
     """
     expected = {
         **settings.arguments,
@@ -317,9 +318,9 @@ def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, fold
         "target_kind": settings.target_arguments["kind"],
     }
     differing = [
-        f"{key} is {saved.get(key)!r} there and {expected[key]!r} here"
-        for key in expected
-        if saved.get(key) != expected[key]
+        f"{key} is {saved.get(key)!r} there and {expected.get(key)!r} here"
+        for key in {**expected, **saved}
+        if saved.get(key) != expected.get(key)
     ]
     if differing:
         raise UserError(

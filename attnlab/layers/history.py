@@ -45,7 +45,8 @@ def slots(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Assigns the real tokens (`valid` [B,T]) of a piece of a text, before which `read` [B] tokens
     came, to N slots in blocks of `size` that begin at multiples of `size` in the text; returns the
-    token of each slot [B,N], the slot of each token [B,T] and the text position of each slot [B,N].
+    token in each slot [B,N] (T: none), the slot of each real token [B,T] (of others meaningless)
+    and the text position of each slot [B,N].
 
     Args:
       read: how many tokens of each row were read before, [B] int32; None for none.

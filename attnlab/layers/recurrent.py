@@ -93,9 +93,10 @@ class Recurrent(nn.Module):
         start: Any = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, Any]:
-        """Runs the cell over x [B,T,E] from state `start` (None: zeros), from right to left if
-        `reverse`, skipping tokens that are not `valid` [B,T] (None: all are); returns the outputs h
-        [B,T,H] and the last state.
+        """Runs the cell over x [B,T,E] from `start`, an instance of the cell's `State` (None:
+        zeros), from right to left if `reverse`, copying the state over tokens that are not `valid`
+        [B,T] (None: all are); returns the outputs h [B,T,H], in the order of x, and the last
+        `State`.
 
         `reverse` reads from right to left; outputs keep the positions of their inputs.
         """

@@ -218,9 +218,9 @@ class Writer(System):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """Returns the attention weights [B,Tq,S] to the S positions of the source, averaged over
-        heads, of the last layer that attends to it, from `maps`, the attention maps of a pass by
-        path.
+        """Returns the weights [B,Tq,S], averaged over heads, of the last layer that attends from
+        the target to the source, chosen by their sides from `maps`, the `AttentionMap` of each
+        module of a pass by its path; `IndexError` if there is none.
         """
         # layer 10 after layer 9
         in_order = [maps[name] for name in sorted(maps, key=lambda name: (len(name), name))]

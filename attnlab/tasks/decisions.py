@@ -50,9 +50,10 @@ class Decisions:
     def __call__(
         self, collected: Mapping[str, Any], reward: jax.Array, real: jax.Array, **_: Any
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns the loss of a system's sampled decisions (REINFORCE for `reward` [B], and error
-        of the baseline, weighted), to be added to the summed loss, and over the rows that `real`
-        [B] marks the sums "reward" and "baseline" (squared errors).
+        """Returns the weighted loss of the sampled decisions in `collected` (REINFORCE for `reward`
+        [B] less the baseline of each decision, and the squared error of that baseline), summed over
+        decisions and the rows that `real` [B] marks, and over these rows the sums "reward" and
+        "baseline" (squared errors, unweighted).
 
         Args:
           collected: what the pass put into `collections`.

@@ -106,9 +106,10 @@ def test_other_sources_and_settings_are_refused(kind: type[Dataset[Any]], tmp_pa
     with pytest.raises(UserError, match=rf"config.data={other}: .*{words}.*{kind.such_as}"):
         kind.load({"name": other}, WORDS)
     if {"vocabularies", "target"} & {*kind.parts}:
-        load(kind).save(tmp_path)
-        with pytest.raises(UserError, match=r"other settings than config.vocabulary.*take another"):
-            load(kind, tmp_path, lowercase=True)
+        load(kind, reserved=2).save(tmp_path)
+        for settings in ({"reserved": 2, "lowercase": True}, {}):
+            with pytest.raises(UserError, match=r"other settings than config.*take another"):
+                load(kind, tmp_path, **settings)
 
 
 PIXELS = np.zeros((2, 8, 10, 3), np.uint8)

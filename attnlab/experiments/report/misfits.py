@@ -21,10 +21,10 @@ def of_trial(
     altered: Sequence[str] | None,
     chosen_by: str,
 ) -> Iterator[str]:
-    """Yields a sentence for each contradiction in a trial's `record`: a split whose file of scores
-    names another (`splits` says which), unequal steps, test scores unlike those of `items`, a
-    validation score of `chosen_by`, which chooses candidates, unlike the log, another seed, and
-    `altered` files (None: no digests).
+    """Yields a sentence for each contradiction in a trial's `Record`: a split whose file of scores
+    names another (`splits` says which), unequal steps, test scores unlike those of its `items`, a
+    validation score `chosen_by` unlike the log, `altered` files (None: digests are missing),
+    another seed.
 
     Args:
       record: of the trial.

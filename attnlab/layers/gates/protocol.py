@@ -82,7 +82,7 @@ class Factor(Gate):
         the variable collection "gates" if that is collected; raises `UserError` for an x of another
         shape. See `Gate.__call__`.
         """
-        checked(self, x)
+        check_maps(self, x)
         g = self.factor(x, valid)
         if not self.is_initializing() and self.is_mutable_collection(COLLECTION):
             self.sow(COLLECTION, "gate", g)
@@ -108,8 +108,10 @@ def any_over_batch(module: nn.Module) -> bool:
     return any(getattr(part, "over_batch", False) for part in built)
 
 
-def checked(gate: Gate, x: jax.Array) -> None:
-    """Raises `UserError` unless x is [B,H,W,C] with H, W and C of at least 1."""
+def check_maps(gate: Gate, x: jax.Array) -> None:
+    """Raises `UserError`, which names the class of `gate`, unless x is [B,H,W,C] with H, W and C of
+    at least 1; returns nothing.
+    """
     if x.ndim != 4 or 0 in x.shape[1:]:
         raise UserError(
             f"gate {type(gate).__name__}: got an array {list(x.shape)}; a gate takes feature maps"
