@@ -245,7 +245,8 @@ def _answer(model: Passes, row: Batch) -> tuple[jax.Array, jax.Array]:
 
 def _key(seed: int, row: Batch) -> jax.Array:
     """Returns the random key of an example: it depends on the seed and on the numbers of all its
-    columns, so that every example has draws of its own, the same in any batch and width.
+    columns, so that every example has draws of its own, the same in any batch, and in any width
+    that is filled up with 0.
     """
     sums = [
         (x.astype(jnp.uint32).ravel() * (2 * jnp.arange(x.size, dtype=jnp.uint32) + 1)).sum()
@@ -255,10 +256,16 @@ def _key(seed: int, row: Batch) -> jax.Array:
 
 
 def permuted(weights: jax.Array, seen: jax.Array, key: jax.Array) -> jax.Array:
-    """Permutes the weights [...,Tk] of each query at random among the keys that it may see, `seen`
-    of the same shape; the others stay.
+    """Permutes the weights [...,Tq,Tk] of each query at random among the keys that it may see,
+    `seen` of the same shape; the others stay. More queries or keys behind do not change the draw.
     """
-    drawn = jnp.where(seen, jax.random.uniform(key, weights.shape), jnp.inf)
+    *heads, queries, keys = weights.shape
+
+    def draw(i: jax.Array, j: jax.Array) -> jax.Array:
+        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, i), j), heads)
+
+    draw_all = jax.vmap(jax.vmap(draw, (None, 0), -1), (0, None), -2)
+    drawn = jnp.where(seen, draw_all(jnp.arange(queries), jnp.arange(keys)), jnp.inf)
     order = jnp.argsort(drawn, axis=-1, stable=True)
     back = jnp.argsort(jnp.argsort(~seen, axis=-1, stable=True), axis=-1)
     return jnp.take_along_axis(jnp.take_along_axis(weights, order, axis=-1), back, axis=-1)

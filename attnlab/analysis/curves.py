@@ -122,7 +122,8 @@ def save_costs(
     `ValueError` if no record is of this kind.
 
     Colours go from minus (red, better without it) to plus (blue, worse without it) the largest cost
-    of a head; the number in a cell is the cost. A whole layer may cost more than the scale has.
+    of a head; the number in a cell is the cost, with 4 decimals at most, and an infinite one is left
+    out. A whole layer may cost more than the scale has.
 
     Args:
       path: ends in .png, .svg or .pdf.
@@ -146,8 +147,9 @@ def save_costs(
     layers = list(dict.fromkeys(layer for layer, _ in cells))
     heads = [*range(1 + max((head for _, head in cells if head is not None), default=-1)), None]
     table = np.array([[cells.get((layer, head), np.nan) for head in heads] for layer in layers])
+    table[~np.isfinite(table)] = np.nan
     largest = np.nanmax(np.abs(table if len(heads) == 1 else table[:, :-1]), initial=1e-12)
-    digits = max(0, 1 - math.floor(math.log10(largest)))
+    digits = min(4, max(0, 1 - math.floor(math.log10(largest))))
     names, high = [label(layer) for layer in layers], 0.6 * cell
     left = 0.2 + extent(*names)[0]
     width = max(3.5, left + cell * len(heads) + 0.15)

@@ -34,7 +34,7 @@ from attnlab.tasks.maps import (
     sides_of,
     stored_labels,
 )
-from attnlab.tasks.metrics import failures
+from attnlab.tasks.metrics import add_missing_statistics, failures
 
 if TYPE_CHECKING:
     from attnlab.systems.protocol import AttentionMap
@@ -168,7 +168,9 @@ def scores(task: "AnyTask", params: Any, split: str) -> tuple[dict[str, Any], li
     began = time.perf_counter()
     decoded, outputs = task.score(params, split)
     seconds = {"decoding_seconds": round(time.perf_counter() - began, 2)} if outputs else {}
-    return {**results, **decoded, **seconds}, outputs
+    every = {**results, **decoded, **seconds}
+    add_missing_statistics(task, split, every)
+    return every, outputs
 
 
 def resampled(
@@ -253,7 +255,7 @@ def pictures_of_test(
     paths = []
     for number, example in enumerate(task.map_examples("test", PICTURED)):
         stem = workdir / "maps" / f"test{number}"
-        drawn = draw(task, params, example, stem, "png" * pictures, CHEAP_MAPS)
+        drawn = draw(task, params, example, stem, "png" if pictures else "", CHEAP_MAPS)
         sides = {
             name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"
         }

@@ -61,6 +61,8 @@ class TrainBatches:
         the global batch.
       multiple: devices times accumulated micro-batches; b is divisible by it.
       things: what the examples are called in `note`.
+      extra_tokens: tokens of a row that are not the example's: messages add them to `max_length`,
+        which is without them.
 
     Attributes:
       batches_per_epoch: n above.
@@ -88,6 +90,7 @@ class TrainBatches:
         process_count: int = 1,
         multiple: int = 1,
         things: str = "examples",
+        extra_tokens: int = 0,
     ) -> None:
         """Sorts the examples into buckets by length and computes the batches of an epoch, their
         shapes and the `note` about examples that are too long; raises `UserError` for a bad unit,
@@ -104,11 +107,11 @@ class TrainBatches:
         self._examples, self._seed = examples, seed
         self._process = (process_index, process_count)
         self._buckets, self.left_out = _fill_buckets(
-            examples.lengths, _widths(buckets, max_length), size, unit, granule
+            examples.lengths, _widths(buckets, max_length), size, unit, granule, extra_tokens
         )
         left_out_note = (
-            f"{self.left_out:,} {things} longer than batch.max_length={max_length} tokens are left"
-            " out, none is cut"
+            f"{self.left_out:,} {things} longer than batch.max_length={max_length + extra_tokens}"
+            " tokens are left out, none is cut"
         )
         self.note = left_out_note if self.left_out else ""
         # Batch number k of an epoch belongs to the bucket j with first[j] <= k < first[j + 1].
@@ -212,7 +215,12 @@ def check_divisible(size: int, granule: int) -> None:
 
 
 def _fill_buckets(
-    lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int
+    lengths: np.ndarray,
+    widths: np.ndarray,
+    size: int,
+    unit: str,
+    granule: int,
+    extra_tokens: int,
 ) -> tuple[list[_Bucket], int]:
     """Returns a list of the buckets that have examples, each example number in the narrowest bucket
     that holds its length, and the number of examples longer than all widths; raises `UserError` if
@@ -223,6 +231,7 @@ def _fill_buckets(
       widths: of the buckets, ascending.
       size, unit: see `TrainBatches`.
       granule: what the rows of a batch must be divisible by.
+      extra_tokens: see `TrainBatches`.
     """
     if size < 1:
         raise UserError(f"config.batch.size={size} must be positive")
@@ -235,10 +244,12 @@ def _fill_buckets(
             buckets.append(_Bucket(width, rows, members))
     if not buckets:
         shortest = (
-            f"the shortest has {lengths.min()} tokens" if len(lengths) else "there is none at all"
+            f"the shortest has {lengths.min() + extra_tokens} tokens"
+            if len(lengths)
+            else "there is none at all"
         )
         raise UserError(
-            f"no sentence pair is within config.batch.max_length={widths[-1]}: of {len(lengths)}"
-            f" pairs, {shortest}"
+            f"no sentence pair is within config.batch.max_length={widths[-1] + extra_tokens}: of"
+            f" {len(lengths)} pairs, {shortest}"
         )
     return buckets, int((bucket_numbers == len(widths)).sum())

@@ -179,7 +179,7 @@ class Apart(TrainBatches):
 
     Args:
       ids: the texts, EOS at their ends.
-      size, max_length, seed, process_index, process_count, multiple: see `TrainBatches`.
+      size, max_length, seed, process_index, process_count, multiple, extra_tokens: see `TrainBatches`.
       windows: texts longer than `max_length` are read in windows of that length, see `shifted_texts`.
       special: see `Lanes`.
     """

@@ -203,7 +203,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         inner: Batches
         if self.config.batch.texts == "apart":
             options |= {"windows": self.config.batch.longer == "windows", "special": self.special}
-            inner = Apart(ids, max_length=self._longest, **options)
+            inner = Apart(ids, max_length=self._longest, extra_tokens=1, **options)
         else:
             inner = self._shared_rows(ids, **options)
         first = shared["process_index"] * (size // shared["process_count"])

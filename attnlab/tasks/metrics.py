@@ -140,19 +140,15 @@ class _WithMetrics:
         ]
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Returns the scores of the task with those of its statistics and the mean of each metric
-        and, under `FAILED`, why others gave none, and the answers as lines; raises `UserError`
-        where a metric has the name of a score.
+        """Returns the scores of the task with the mean of each metric and, under `FAILED`, why
+        others gave none, and the answers as lines; raises `UserError` where a metric has the name
+        of a score.
         """
         scores, outputs = super().score(params, split)  # type: ignore[misc]
         values, failed = self._values(split, outputs)
         means = {name: float(numbers.mean()) for name, numbers in values.items()}
-        means |= self._of_heads(params, split)
         if shared := sorted(scores.keys() & self.own_metrics.keys()):
             raise UserError(f"config.training.metrics: there is a score {shared[0]!r} already")
-        for name in self.statistics:
-            if _scores_of(name)[0] not in means:
-                failed[name] = {"why": f"no head has a number on the {split} split"}
         return {**scores, **means, **({FAILED: failed} if failed else {})}, outputs
 
     def _of_heads(self, params: Any, split: str) -> dict[str, float]:
@@ -208,6 +204,16 @@ class _WithMetrics:
             else:
                 values[name] = numbers
         return values, failed
+
+
+def add_missing_statistics(task: "AnyTask", split: str, scores: dict[str, Any]) -> None:
+    """Adds to the scores of a split, under `FAILED`, why statistics of heads of the task that have
+    no score among them gave none.
+    """
+    why = f"no head has a number on the {split} split; leave it out of training.metrics"
+    for name in getattr(task, "statistics", ()):
+        if _scores_of(name)[0] not in scores:
+            scores.setdefault(FAILED, {})[name] = {"why": why}
 
 
 def failures(scores: Mapping[str, Any]) -> str:

@@ -64,6 +64,7 @@ def test_baselines_by_lengths_alone() -> None:
     assert alignment.diagonal(3, 3) == {(0, 0), (1, 1), (2, 2)}
     assert alignment.diagonal(4, 2) == {(0, 0), (0, 1), (1, 2), (1, 3)}
     assert alignment.diagonal(2, 4) == {(1, 0), (3, 1)}
+    assert all(0 <= i < 7 for i, _ in alignment.diagonal(50, 7))
     assert alignment.diagonal(1, 3) == {(1, 0)} and alignment.diagonal(0, 3) == set()
     golds = [Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))]
     sure, possible = golds[0].sure, golds[0].possible

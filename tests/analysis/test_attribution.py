@@ -79,7 +79,8 @@ def test_each_example_has_permutations_of_its_own_whatever_batch_it_stands_in() 
     assert np.ptp(uniform) < 1e-5 and np.ptp(permuted) > 0.01
     wider = {name: np.pad(x[3:], ((0, 0), (0, 2))) for name, x in rows.items()}
     again = attribution.weight_effects(model, [(np.arange(1), wider)], permutations=1)
-    np.testing.assert_allclose(again["attention/weights", "uniform"], uniform[3:], rtol=1e-5)
+    for kind, distances in (("uniform", uniform), ("permuted", permuted)):
+        np.testing.assert_allclose(again["attention/weights", kind], distances[3:], rtol=1e-5)
 
 
 def test_a_system_that_computes_no_weights_is_refused() -> None:

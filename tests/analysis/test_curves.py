@@ -76,3 +76,19 @@ def test_costs_of_heads_are_cells_with_their_numbers(tmp_path: pathlib.Path) -> 
     assert 1.7 < count(picture, dark_blue) / count(picture, dark_red) < 2.3
     with pytest.raises(ValueError, match="no record is of the kind 'uniform'"):
         save_costs(tmp_path / "none.png", costs, "uniform")
+
+
+def test_costs_that_are_infinite_have_no_number_and_tiny_ones_few_digits(
+    tmp_path: pathlib.Path,
+) -> None:
+    costs = [
+        {"place": f"first/{kind}", "head": head, "kind": "zero", "cost": cost}
+        for kind, head, cost in (
+            ("heads", 0, float("inf")),
+            ("heads", 1, 3e-9),
+            ("layer", None, 1.5),
+        )
+    ]
+    save_costs(tmp_path / "costs.svg", costs)
+    words = re.findall("<!-- (.*?) -->", (tmp_path / "costs.svg").read_text())
+    assert words == ["0", "1", "layer", "first", "0.0000", "1.5000"]

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import attnlab
-from attnlab.api.changed import changed_system, switched_off
+from attnlab.analysis.ablation import mean_values
+from attnlab.analysis.inside import first_rows
+from attnlab.analysis.passes import Passes, filled
+from attnlab.api.changed import MEANT, changed_system, switched_off
 from tests.analysis.planted import loaded, noisy
 from tests.commands.tiny import Runs
 
@@ -47,15 +50,24 @@ def test_other_values_in_place_of_a_part(run: attnlab.Run) -> None:
 
 
 @pytest.mark.parametrize("head", [None, 0])
-def test_a_layer_that_is_called_twice_is_off_in_both_calls(head: int | None) -> None:
+@pytest.mark.parametrize("kind", ["zero", "mean", "uniform"])
+def test_a_layer_that_is_called_twice_is_changed_in_both_calls(kind: str, head: int | None) -> None:
+    """By its name with a number, the second call is changed alone."""
     task = loaded("lstm", "system=tests.analysis.planted:Repeater", "training.output_bias=zeros")
     params, ids = noisy(task, 0.7), np.array([[2, 5, 6]], np.int32)
-    model: Any = types.SimpleNamespace(task=task, params=params)
+    model: Any = types.SimpleNamespace(task=task, params=params, with_split=lambda split: task)
+    value, out = (params["attention"][name]["kernel"] for name in ("w_value", "out"))
+    means = mean_values(Passes(task, params), filled(first_rows(task, "valid", MEANT)))
+    x = params["embed"]["embedding"][ids]
+    for call in ("attention", "attention_1"):
+        seen = np.cumsum(x @ value, axis=1) / np.arange(1, 4)[:, None]
+        x = x + {"zero": 0 * x, "mean": means[f"{call}/heads"][0], "uniform": seen}[kind] @ out
     for layer in (0, "attention"):
-        changes = switched_off(model, layer, head, "zero", "valid")
+        changes = switched_off(model, layer, head, kind, "valid")
         logits = changed_system(task.system, changes).apply({"params": params}, ids)
-        expected = params["embed"]["embedding"][ids]
-        np.testing.assert_allclose(logits, expected, rtol=1e-6)
+        np.testing.assert_allclose(logits, x, rtol=1e-5, atol=1e-6)
+    second = switched_off(model, "attention_1", head, kind, "valid")
+    assert list(second) == list(changes)[1:]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from attnlab.data.columns import Packed
 from attnlab.data.streams import Apart, Lanes, Turns, lanes, shifted_texts, widths
 from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.errors import UserError
 
 IDS = np.arange(10, 33, dtype=np.int32)  # 23 ids: lanes of 6, 6, 6, 5
 
@@ -86,3 +87,5 @@ def test_texts_apart_begin_with_bos_and_are_fresh() -> None:
             seen += [target] if target else []
     assert sorted(seen) == sorted(texts[:3])
     assert shifted_texts(Packed(texts)).packed("source")[2].tolist() == [BOS]
+    with pytest.raises(UserError, match="max_length=3: of 1 pairs, the shortest has 4 tokens"):
+        Apart(Packed(texts[:1]), size=1, max_length=2, extra_tokens=1, seed=0)
