@@ -231,6 +231,8 @@ class GRULayer(Recurrent):
 
     unit: type[Unit] = GRUCell
 
+    gates = GATES
+
     @nn.nowrap
     def make_inputs(self) -> Dense:
         """See `Recurrent.make_inputs`; biases start at 0."""

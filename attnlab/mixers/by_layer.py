@@ -54,8 +54,13 @@ class NoMixer(Attention):
         """See `Attention.remember`."""
         return Nothing(jnp.ones(source.shape[:2], bool) if valid is None else valid)
 
-    def read(  # type: ignore[override]
-        self, query: jax.Array, memory: Nothing, view: View = EVERYTHING
+    def read(
+        self,
+        query: jax.Array,
+        memory: Nothing,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         return Reading(jnp.zeros((*query.shape[:-1], self.width), query.dtype))

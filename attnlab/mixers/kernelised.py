@@ -116,12 +116,18 @@ class Kernelised(Attention):
         phi_k = features if self.is_collecting() else None
         return FeatureMemory(filled, length, sums, phi_k, positions=beginning(positions, filled))
 
-    def read(  # type: ignore[override]
-        self, query: jax.Array, memory: FeatureMemory, view: View = EVERYTHING
+    def read(
+        self,
+        query: jax.Array,
+        memory: FeatureMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        history: Any = None,
     ) -> Reading:
         """Returns a `Reading` with the context phi(q)^T S / phi(q)^T z of `query` [B,Tq,d] from the
         sums S and z of a memory, and attention weights while maps are collected; raises UserError
-        if the view has a rule or segments. See `Attention.read`.
+        if the view has a rule or segments; `weights` and `history` are not used. See
+        `Attention.read`.
 
         Raises:
           UserError: the view has a rule; the causal one is honoured by `mix` alone.

@@ -50,7 +50,7 @@ class Longformer(WholeText):
         the projections, with others for global tokens.
         """
         head_width("longformer", self.width, self.heads)
-        half_of(self.window)
+        self.half = half_of(self.window)
         if len(set(self.tokens)) < len(self.tokens) or min(self.tokens, default=0) < 0:
             raise UserError(
                 f"longformer: tokens={tuple(self.tokens)} must be different positions from 0 on"
@@ -97,7 +97,7 @@ class Longformer(WholeText):
           real: [B,T] bool, True at tokens that are not padding.
           tokens: positions of the global tokens.
         """
-        length, half = q.shape[2], self.window // 2
+        length = q.shape[2]
         c = max(block(length, self.window), 1)
         spare, one_block = -length % c, c >= length
         positions = np.arange(length + spare)
@@ -122,7 +122,7 @@ class Longformer(WholeText):
         place = jnp.asarray(positions, jnp.int32).reshape(1, 1, len(positions) // c, c)
         local = cut((real & ~is_global[:length])[:, None])  # global keys are not counted twice
         mask = around(local)[..., None, :]
-        mask = mask & (abs(place[..., None] - around(place)[..., None, :]) <= half)
+        mask = mask & (abs(place[..., None] - around(place)[..., None, :]) <= self.half)
         keys, values = around(cut(k)), around(cut(v))
         if len(tokens):
             shape = (*keys.shape[:3], len(tokens))

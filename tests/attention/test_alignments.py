@@ -121,8 +121,7 @@ def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
     """The reference over all rows."""
     scores = at.scores.astype(np.float64)
     of_row = lambda b, h, i, before: scores[b, h, i]
-    rest = of_row, at.mask, at.query, at.lengths
-    return alignment_oracles.aligned(name, params, fields, *rest)
+    return alignment_oracles.aligned(name, params, fields, of_row, at.mask, at.query, at.lengths)
 
 
 @every

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,6 +115,35 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
         with pytest.raises(UserError, match=f"slot.kernel: {words}"):
             SLOT.check(MultiHead, "slot", {"kernel": kernel})
         Need(role="cross").check(MultiHead, "slot", {"kernel": kernel})
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("linformer", {}),
+        ("multi_step", {"looks": "linformer"}),
+        ("performer", {}),
+        ("none", {}),
+    ],
+)
+def test_where_there_are_none_a_look_that_asks_for_them_gives_none(
+    name: str, config: dict[str, Any]
+) -> None:
+    module, x = cases.make(name, config), jnp.zeros((1, 3, cases.WIDTH))
+    look = lambda key: module.init_with_output(key, x, x, weights=True)[0]
+    assert jax.eval_shape(look, jax.random.key(0)).weights is None
+
+
+@pytest.mark.parametrize("name", ["linformer", "linear", "performer", "none"])
+def test_a_history_may_be_given_to_a_look_that_does_not_need_it(name: str) -> None:
+    module, x = cases.make(name, {}), jnp.zeros((1, 3, cases.WIDTH))
+
+    def look(module: Any, **history: Any) -> Any:
+        return module.read(x, module.remember(x), **history).context
+
+    run = nn.init_with_output(look, module)
+    given, without = (run(jax.random.key(0), **named)[0] for named in ({"history": ()}, {}))
+    np.testing.assert_array_equal(given, without)
 
 
 class Older(Single):

@@ -50,6 +50,7 @@ def convolution(params: Any, config: Config, x: Array, valid: Array) -> Array:
 
 def average(params: Any, config: Config, x: Array, valid: Array) -> Array:
     """A gate between a token and the mean of the real ones up to it."""
+    assert all("bias" in layer for layer in params.values())
     result = np.zeros(x.shape)
     for b, t in np.ndindex(x.shape[:2]):
         read = [x[b, s] for s in range(t + 1) if valid[b, s]]

@@ -99,6 +99,9 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
     oracle = lambda params, x: WHOLE_ORACLES[name](params, config, x, valid)
     assert_near(y, oracle(*given), TOLERANCE["float64"])
     assert_slopes(back, given, lambda *given: inner(oracle(*given), weights))
+    moved = lambda by: oracle(*jax.tree.map(lambda leaf, way: leaf + by * way, given, toward))
+    slope, bound = (moved(1e-6) - moved(-1e-6)) / 2e-6, TOLERANCE["gradient"]
+    np.testing.assert_allclose(forward, slope, rtol=bound, atol=bound)
     np.testing.assert_allclose(inner(forward, weights), inner(back, toward), rtol=1e-9, atol=1e-9)
 
 

@@ -94,7 +94,8 @@ def backward(block: Block, arrays: Arrays, residuals: Any, grad: jax.Array) -> A
     """Computes an `Arrays` of float32 gradients of all floats in `arrays` (None for others), from
     the gradient `grad` of the context and the second result of `forward`.
     """
-    grid, (context, top, total) = block.grid, residuals
+    grid = block.grid
+    context, top, total = residuals
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
     inner = (scaled * context).sum(axis=-1, keepdims=True)
     by_row = arrays.queries, arrays.factor, scaled, inner, top

@@ -139,8 +139,13 @@ class Linear(Attention):
         grown: LinearMemory = memory.appended(valid, features=features, values=values)
         return grown.replace(sums=memory.sums + _sums(features, values))  # type: ignore[attr-defined, no-any-return]
 
-    def read(  # type: ignore[override]
-        self, query: jax.Array, memory: LinearMemory, view: View = EVERYTHING, weights: bool = False
+    def read(
+        self,
+        query: jax.Array,
+        memory: LinearMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        history: Any = None,
     ) -> Reading:
         """Computes attention of a query [B,Tq,dq] to a memory, without weights where all keys, or
         all up to each query, are visible, else from weights [B,H,Tq,Tk], and returns a `Reading`,

@@ -17,7 +17,7 @@ projections by pooling or convolution are not here. E and F start normal with va
 its theorem.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -125,12 +125,18 @@ class Linformer(Attention):
             filled, written_slots, keys, values, positions=beginning(positions, filled)
         )
 
-    def read(  # type: ignore[override]
-        self, query: jax.Array, memory: LinformerMemory, view: View = EVERYTHING
+    def read(
+        self,
+        query: jax.Array,
+        memory: LinformerMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        history: Any = None,
     ) -> Reading:
         """Computes softmax attention of a query [B,Tq,dq] to the `rank` projected keys and values,
         and returns a `Reading` of the context and, only if maps are recorded, weights over the
-        tokens; raises UserError for a view with a rule or segments. See `Attention.read`.
+        tokens; raises UserError for a view with a rule or segments; `weights` and `history` are not
+        used. See `Attention.read`.
 
         Raises:
           UserError: the view has a rule, or several texts share a row.

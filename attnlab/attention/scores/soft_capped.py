@@ -46,7 +46,9 @@ class SoftCapped(Score):
         above_zero("soft_capped", "cap", self.cap)
         self.inside = made(SCORES, self.score)(name="score")
 
-    rotary, places, looks_back = (_of_inside(n) for n in ("rotary", "places", "looks_back"))
+    rotary = _of_inside("rotary")
+    places = _of_inside("places")
+    looks_back = _of_inside("looks_back")
 
     def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
         """That of the score inside."""

@@ -49,6 +49,9 @@ class ConditionalGRU(DeepWriter, kw_only=True):
       attention: factory of the mechanism; called with the width of the annotations, 2H.
       encoder: H, state width of each encoder direction.
       readout: units of t, the layer before the scores; E in the paper.
+      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2); 0 for
+        Glorot's initializer.
+      dropout: rate on the embeddings, the annotations and t.
 
     Card: Sennrich, Firat, Cho, Birch, Haddow, et al., Nematus: a Toolkit for Neural Machine
     Translation, EACL 2017.

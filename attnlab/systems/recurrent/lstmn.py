@@ -108,8 +108,10 @@ class OneText(OfSteps, kw_only=True):
     def add_layers(self, initial: Initial, embedding_init: Any) -> None:
         """Adds, in `setup`, the embedding, the LSTMN layers and dropout."""
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=embedding_init)  # type: ignore[attr-defined]
-        shared = self.attention, self.width, self.span, self.origin, self.question, initial
-        self.reader = [LSTMNLayer(*shared) for _ in range(self.layers)]
+        self.reader = [
+            LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial)
+            for _ in range(self.layers)
+        ]
         self.drop = Dropout(self.dropout)
 
 

@@ -54,6 +54,9 @@ class RNNEncoderDecoder(DeepWriter, kw_only=True):
       encoder: H, the width of the encoder's state and of c, the vector of the source.
       maxout: l, the width of the layer before the output, which takes the larger number of each of
           l pairs.
+      normal: weights but the recurrent ones start N(0, normal^2), the paper's being 0.01; 0 for
+        Glorot's initializer.
+      dropout: rate on the embeddings, c and the maxout layer; the paper has none.
 
     Card: Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014.
     """

@@ -55,6 +55,7 @@ class RNNsearch(DeepWriter, kw_only=True):
       cell: the recurrent layers: "gru" (the paper's), "lstm" or "tanh".
       directions: 2 for an encoder that reads from both ends; 1 for one of width 2H that reads from
           the left, whose last state then makes s_0.
+      dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
 
     Card: Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and
     Translate, ICLR 2015.

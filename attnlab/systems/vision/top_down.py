@@ -38,7 +38,10 @@ class Encoded:
 
 class TopDown(LSTMCaptioner, kw_only=True):
     """Bottom-up and top-down attention (Anderson et al. 2018): an LSTM says where to look, another
-    writes. The fields are those of `LSTMCaptioner`.
+    writes. The fields not named here are those of `LSTMCaptioner`.
+
+    Attributes:
+      dropout: rate on words and on h2_t before the output; the paper has none.
 
     Card: Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018.
     """

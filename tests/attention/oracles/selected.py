@@ -140,7 +140,7 @@ def native_sparse(look: Look) -> Result:
                 for n in range(3):
                     joined[b, i, h] += g[b, i, n, h] * (maps[b, n, h, i] @ v[b, :, n, group])
     maps = maps.reshape(batch, 3 * heads, queries, keys)
-    return look.layer("out", joined.reshape(batch, queries, -1)), maps
+    return joined.reshape(batch, queries, -1) @ look.params["out"]["kernel"], maps
 
 
 def _softmax(scores: list[Any]) -> np.ndarray:

@@ -21,7 +21,8 @@ def key_value(look: Look, parts: int = 2) -> Result:
     asked, *_, own = np.split(look.query, parts, axis=-1)
     weights = look.weights(1, lambda b, h, i, before: look.scored(asked[b, i], keys[b], before))
     r = np.einsum("bhqk,bkd->bqd", weights, values)
-    context = np.tanh(look.layer("of_found", r) + look.layer("of_own", own))
+    of_found, of_own = (look.params[name]["kernel"] for name in ("of_found", "of_own"))
+    context = np.tanh(r @ of_found + own @ of_own)
     return context * look.mask.any(axis=-1, keepdims=True), weights
 
 

@@ -62,9 +62,12 @@ def embeddings(layer: Tree, ids: np.ndarray) -> list[Vector]:
 
 
 def affine(layer: Tree, x: np.ndarray) -> np.ndarray:
-    """x [...,n] W + c, without c where there is none; W of an LSTM stands a level deeper."""
+    """x [...,n] W + c, without c where there is none; an LSTM always has c, and its W stands a level
+    deeper.
+    """
     kernel = layer["kernel"]
-    kernel = kernel["kernel"] if isinstance(kernel, dict) else kernel
+    if isinstance(kernel, dict):
+        return x @ kernel["kernel"] + layer["bias"]
     return x @ kernel + layer.get("bias", 0.0)
 
 
@@ -134,6 +137,7 @@ def cell_step(cell: Tree, state: State, given: Vector, beside: Vector | float = 
 
 def layer_step(layer: Tree, state: State, x: Vector) -> State:
     """The next state of a recurrent layer that reads x."""
+    assert "bias" in layer["of_input"]
     return cell_step(layer["cell"], state, affine(layer["of_input"], x))
 
 

@@ -237,7 +237,7 @@ def cgru(params: Tree, settings: Settings, source: Vector, target_in: Vector) ->
 
 @of_each_row
 def rctm(params: Tree, settings: Settings, source: Vector, target_in: Vector) -> list[Vector]:
-    """Kalchbrenner, Blunsom 2013: h_t = parts.sigmoid(R h_{t-1} + I y_t + S v), o_t = O h_t."""
+    """Kalchbrenner, Blunsom 2013: h_t = sigmoid(R h_{t-1} + I y_t + S v), o_t = O h_t."""
     words = parts.embeddings(params["embed_source"], source)
     biased = _sentence(params["sentence"], settings, words) @ params["of_sentence"]["kernel"]
     state, logits = np.zeros_like(biased), []
