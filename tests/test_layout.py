@@ -197,18 +197,34 @@ def test_no_room_for_odds_and_ends(folder: str) -> None:
     assert not names & {"utils", "util", "common", "helpers", "helper", "misc"}
 
 
+HEAVY = ["jax", "flax", "optax", "numpy", "scipy", "tensorflow", "matplotlib", "orbax"]
+HEAVY += ["optuna", "submitit"]
+
+
 @pytest.mark.quick
 def test_light_modules_do_not_load_jax() -> None:
     """The command line answers at once: config, commands and progress import neither jax nor numpy;
     records need no numpy either.
     """
-    heavy = "jax flax optax numpy scipy tensorflow matplotlib orbax optuna submitit"
     of_all = ["jax", "flax", "numpy", "ml_collections"]
-    cases = [(LIGHT, heavy.split()), (("attnlab.records.stream",), ["jax", "numpy"])]
+    cases = [(LIGHT, HEAVY), (("attnlab.records.stream",), ["jax", "numpy"])]
     for names, banned in [*cases, (("attnlab",), of_all)]:
         imports = f"import sys, {', '.join(names)}; dir(attnlab)"
         code = f"{imports}; print({{*{banned}}} & {{*sys.modules}})"
         assert alone(code, cwd=ROOT) == "set()\n"
+
+
+@pytest.mark.parametrize("command", ["sweep", "report"])
+def test_help_of_sweeps_loads_nothing_heavy(command: str) -> None:
+    """What a command imports when its flags are added counts too."""
+    code = f"""
+import contextlib, sys
+from attnlab.commands import main
+with contextlib.suppress(SystemExit):
+    main([{command!r}, "--help"])
+print({{*{HEAVY}}} & {{*sys.modules}})
+"""
+    assert alone(code, cwd=ROOT).endswith("\nset()\n")
 
 
 def test_importing_everything_starts_no_backend_and_no_heavy_package() -> None:

@@ -152,18 +152,23 @@ def check_sequence(array: Any, name: str) -> None:
 
 def check_tokens(valid: Any, **arrays: Any) -> None:
     """Raises `UserError` unless each of `arrays`, by the name of the argument, is one of floats
-    [batch, tokens, width], and `valid` is None or a bool array [batch, tokens] of as many of both.
+    [batch, tokens, width], of as many tokens as the first, and `valid` is None or a bool array
+    [batch, tokens] of as many.
     """
     for name, array in arrays.items():
         check_sequence(array, name)
-        shape = array.shape[:2]
-        if valid is not None and (
-            getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != shape
-        ):
+    shape = next(iter(arrays.values())).shape[:2]
+    for name, array in arrays.items():
+        if array.shape[:2] != shape:
             raise UserError(
-                f"mechanism: valid is {describe_value(valid)}; expected bool {list(shape)}, True at"
-                " real tokens"
+                f"mechanism: {name} has the shape {list(array.shape)}; expected {list(shape)} and a"
+                f" width, as {next(iter(arrays))}"
             )
+    if valid is not None and (getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != shape):
+        raise UserError(
+            f"mechanism: valid is {describe_value(valid)}; expected bool {list(shape)}, True at"
+            " real tokens"
+        )
 
 
 def check_memory(memory: Any) -> None:

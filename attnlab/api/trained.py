@@ -189,8 +189,10 @@ class Run:
             raise UserError(
                 f"generate takes a list of texts, not one text: write generate([{texts!r}])"
             )
-        answers = iter(self.task.respond(self.params, [text for text in texts if text.strip()]))
-        return [next(answers) if text.strip() else [] for text in texts]
+        wanted = [number for number, text in enumerate(texts) if text.strip()]
+        answers = self.task.respond(self.params, [texts[number] for number in wanted])
+        of_wanted = dict(zip(wanted, answers, strict=True))
+        return [of_wanted.get(number, []) for number in range(len(texts))]
 
     def stream(self, text: str, index: int = 0) -> Iterator[str]:
         """Yields the answer to one text in pieces, as it is written; together they are that of

@@ -328,14 +328,14 @@ def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return overrides, others
 
 
-def _unknown_argument(word: str, parser: Parser, command: str, on_run: bool) -> str:
+def _unknown_argument(word: str, parser: Parser, command: str, takes_run: bool) -> str:
     """Returns the error message for an argument that no flag of the parser takes, with the most
     similar flag (or setting, if the word has a dot).
     """
     if not word.startswith("-"):
         return f"{command}: unexpected argument {word!r}"
     flag = word.partition("=")[0]
-    if on_run and "." in flag:
+    if takes_run and "." in flag:
         head, _, key = flag.lstrip("-").partition(".")
         if not difflib.get_close_matches(head, ["config"], cutoff=0.6):
             key = f"{head}.{key}"

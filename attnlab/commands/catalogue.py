@@ -112,8 +112,9 @@ def _parameters() -> str:
         (f"`{name}`", layouts.mechanism_parameters(name))
         for name in listing.components("mechanisms").names()
     ]
-    for field in layouts.PARTS:
-        for name in listing.components(f"{field.removesuffix('s')}s").names():
+    kinds = {"score": "scores", "alignment": "alignments", "positions": "positions"}
+    for field, kind in kinds.items():
+        for name in listing.components(kind).names():
             if parameters := layouts.part_parameters(field, name):
                 rows.append((f"`{field}={name}`", parameters))
     return "\n".join([PARAMETERS, *_table(("of", "parameters"), rows), ""])

@@ -19,7 +19,7 @@ FLAGS = {
     "--compare=RUN": "a second run on the same texts, beside it on the page",
     "--format=KIND": "of the pictures: png (default), svg or pdf",
     "--output=FOLDER": "where page, pictures and arrays go (default: <workdir>/maps; with --compare"
-    " <workdir>/maps-beside-<the name of the other run>)",
+    " <workdir>/maps-beside-<the name of the other run; of a trial also its candidate's>)",
 }
 
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         accepted = arguments.accept_changed_code
         named.append(Stored.find(Path(arguments.compare), accept_changed_code=accepted))
-    beside = "".join(f"-beside-{other.workdir.name}" for other in named[1:])
+    beside = "".join(f"-beside-{_run_name(other.workdir)}" for other in named[1:])
     folder = Path(arguments.output or stored.workdir / f"maps{beside}")
     session.check_folder("--output", folder)
     typed = _examples(arguments)
@@ -89,6 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
         for path in pictures.values():
             print(f"  {path}")
     return 0
+
+
+def _run_name(workdir: Path) -> str:
+    """Returns the name of a run's folder, of a trial (seed0, seed1, ...) after that of its candidate:
+    "first", "dot-1a2b3c4d-seed0".
+    """
+    parts = workdir.resolve().parts
+    return "-".join(parts[-2:] if re.fullmatch(r"seed\d+", parts[-1]) else parts[-1:])
 
 
 def _numbers(name: str, typed: str | None) -> list[int] | None:

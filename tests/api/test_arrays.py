@@ -111,3 +111,13 @@ def test_a_memory_is_what_remember_returns() -> None:
     module = attnlab.mechanism("multihead", heads=2)(width=6)
     with pytest.raises(attnlab.UserError, match="memory is an array .*what remember"):
         module.init(jax.random.key(0), X, X, method="read")
+
+
+def test_valid_is_held_against_keys_once_both_are_arrays() -> None:
+    """A mask that fits the keys is not blamed for values of another length."""
+    module = attnlab.mechanism("multihead", heads=2)(width=6)
+    cases = ((3, (2, 7), "values is a int"), (X[:, :4], (2, 5), "values has .*expected .2, 5. and"))
+    for values, shape, line in cases:
+        given = (X, values, jnp.ones(shape, bool))
+        with pytest.raises(attnlab.UserError, match=line):
+            module.init(jax.random.key(0), *given, method="remember_pairs")

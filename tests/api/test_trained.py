@@ -1,8 +1,10 @@
 """A trained run gives as values in Python what the commands print."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -148,3 +150,11 @@ def test_what_cannot_be_given(run: attnlab.Run, monkeypatch: pytest.MonkeyPatch)
     message = "the task 'translation' gives texts no probability to score; language_modelling and"
     with pytest.raises(attnlab.UserError, match=message):
         run.score("a", "b")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_task_that_answers_another_number_of_texts_is_found(run: attnlab.Run, count: int) -> None:
+    """No answer goes to the text of another."""
+    task: Any = SimpleNamespace(respond=lambda params, texts: [[]] * count)
+    with pytest.raises(ValueError, match="zip"):
+        dataclasses.replace(run, task=task).respond(["a", "", "b"])

@@ -86,14 +86,23 @@ def test_chosen_maps_of_two_runs(runs: Runs, tmp_path: Path) -> None:
     assert "Only heads 0 of the layer" in (tmp_path / "maps" / "atlas.html").read_text()
 
 
-def test_pages_of_one_and_of_two_runs_lie_apart(runs: Runs, tmp_path: Path) -> None:
-    """By default; and pictures are of the kind that was asked for."""
-    first = shutil.copytree(runs("rnnsearch")[0], tmp_path / "one")
+def test_pages_of_one_and_of_two_runs_lie_apart(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default, under the name of the other run, of a trial with that of its candidate; and
+    pictures are of the kind that was asked for.
+    """
+    bare = shutil.ignore_patterns("maps*")  # of another test
+    first = shutil.copytree(runs("rnnsearch")[0], tmp_path / "one", ignore=bare)
     given = ["inspect", str(first), "--text=3 of may 1967", "--target=1967-05-03"]
-    for more in ("--format=svg", f"--compare={first}"):
+    shutil.copytree(first, tmp_path / "dot-1a2b" / "seed0")
+    monkeypatch.chdir(first)
+    for more in ("--format=svg", "--compare=.", "--compare=../dot-1a2b/seed0"):
         assert run_command([*given, more]).code == 0
     assert (first / "maps" / "0-attention.svg").read_text().startswith("<?xml")
     assert not list((first / "maps").glob("0-*.png")) and (first / "maps" / "atlas.html").exists()
+    names = {"maps", "maps-beside-one", "maps-beside-dot-1a2b-seed0"}
+    assert {path.name for path in first.glob("maps*")} == names
     beside = {path.name for path in (first / "maps-beside-one").iterdir()}
     assert {"atlas.html", "maps.npz", "0-attention.png"} <= beside
 

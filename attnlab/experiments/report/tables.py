@@ -173,8 +173,7 @@ def _unequal_to_baseline(variant: str, baseline: str, unequal: Sequence[Differin
     """Returns the names of the settings `unequal` in which a variant differs from the baseline, as
     ", but not training.steps"; "" without any.
     """
-    texts = ((setting.name, setting.values) for setting in unequal)
-    names = [name for name, of in texts if of.get(variant) != of.get(baseline)]
+    names = [each.name for each in unequal if each.values.get(variant) != each.values.get(baseline)]
     return f", but not {several(names)}" if names else ""
 
 
@@ -257,10 +256,11 @@ def _differing(records: Records) -> tuple[str, ...]:
     """
     why = {"compared": "Differ as compared", "tuned": "Differ as tuned"}
     why |= {"budget": "Set by the budget", "unequal": "Not held equal"}
+    settings = differing(records)
     return tuple(
         f"{reason}: {'; '.join(sentences)}."
         for kind, reason in why.items()
-        if (sentences := [each.sentence for each in differing(records) if each.kind == kind])
+        if (sentences := [each.sentence for each in settings if each.kind == kind])
     )
 
 

@@ -25,15 +25,15 @@ from typing import Any
 from attnlab.experiments.define import COUNTED, grouped
 from attnlab.experiments.report.comparison import Comparison, Row, measured
 from attnlab.experiments.report.equality import other_scale
-from attnlab.experiments.report.statistics import family as statistics
+from attnlab.experiments.report.statistics import family as rules
 from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED, TIE, UNDECIDED
 from attnlab.experiments.report.statistics.power import CHANCE, Dunnett
 
 _WHY = {
-    statistics.ONE_SEED: "one seed has no spread to judge by",
-    statistics.AGREE: "all seeds of all variants agree, which leaves no spread to judge by",
+    rules.ONE_SEED: "one seed has no spread to judge by",
+    rules.AGREE: "all seeds of all variants agree, which leaves no spread to judge by",
     TIE: "the difference is {at_least:g} but for rounding",
-    statistics.INCLUDES: "the bounds lie on either side of {at_least:g}",
+    rules.INCLUDES: "the bounds lie on either side of {at_least:g}",
 }
 
 
@@ -67,7 +67,7 @@ class Judged:
     text: str
     at_least: float
     seeds: int
-    found: statistics.Decision | None
+    found: rules.Decision | None
     outcome: str
     why: str = ""
     power: Power | None = None
@@ -113,7 +113,7 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
         return None
     contrasts = claim["contrasts"]
     judged = tuple(_contrast(comparison, contrast, len(contrasts)) for contrast in contrasts)
-    outcome = statistics.conjunction([part.outcome for part in judged])
+    outcome = rules.conjunction([part.outcome for part in judged])
     seeds = min(part.seeds for part in judged)
     return Verdict(claim["statement"], outcome, judged, seeds, comparison.alpha)
 
@@ -177,7 +177,7 @@ def _lost(rows: Mapping[str, Row | None]) -> str:
 
 
 def _power(
-    family: statistics.Family, weights: Mapping[str, float], at_least: float, seeds: int
+    family: rules.Family, weights: Mapping[str, float], at_least: float, seeds: int
 ) -> Power | None:
     """Returns a `Power`: the smallest distance of a contrast from its bound that `seeds` seeds
     find, and how many seeds the observed distance needs (None if unknown), or None without a spread
@@ -211,9 +211,6 @@ def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -
     """Returns a contrast in words, such as "additive - location >= 0.05" or "mean(dot, general) -
     location >= 0" (other weights are written out); with `mode` "min", a difference of two first
     says which of them is to be better.
-
-    Of a measure of which less is better ("min") a difference of two says first which of them is to
-    be the better one.
     """
     if mode == "min" and len(weights) == 2 and set(weights.values()) == {1.0, -1.0}:
         good, bad = sorted(weights, key=lambda variant: weights[variant])

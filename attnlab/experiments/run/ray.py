@@ -131,6 +131,8 @@ class Cluster(Placed):
       options: of the workers.
     """
 
+    _request: Request
+
     logs = "the logs of Ray"
 
     def prepare(self) -> None:

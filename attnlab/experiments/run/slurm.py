@@ -166,6 +166,8 @@ class Cluster(Placed):
       options: of the workers.
     """
 
+    _request: Request
+
     def prepare(self) -> None:
         """Prepares submitit's executor; the `grace` of the workers' options becomes at most the
         request's `warning`.

@@ -2,9 +2,13 @@
 
 import pytest
 
-from attnlab.experiments import Claim, Contrast, better
+from attnlab.experiments import Claim, Contrast, Experiment, better
 from attnlab.experiments.define.experiment import Mode
-from tests.experiments.plans import defined
+from tests.experiments.plans import EXPERIMENT, defined
+
+
+def test_five_seeds_by_default() -> None:
+    assert Experiment("Which?", EXPERIMENT.config, EXPERIMENT.compare).seeds == (0, 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(("mode", "sign"), [("max", 1.0), ("min", -1.0)])

@@ -30,7 +30,10 @@ MEANING: list[tuple[dict[str, Any], str]] = [
     ({"looks": 2}, "looks: planned 1, now 2"),
     ({"baseline": "general"}, 'baseline: planned "additive", now "general"'),
     ({"compare": EXPERIMENT.compare[:1], "claim": None}, "variant 'general' is gone"),
-    ({"compare": rows({"additive": {"a": 1}, "general": {}})}, "variant 'additive': planned {}"),
+    (
+        {"compare": rows({"additive": {"a": 1}, "general": {}})},
+        "variant 'additive': planned {}, now {\"a\": 1}",
+    ),
 ]
 
 

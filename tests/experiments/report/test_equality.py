@@ -153,8 +153,8 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
     """
     scores = {"dot copy": (0.9, 0.8), "dot reverse": (0.5, 0.41)}
     scores |= {"general copy": (0.9, 0.81), "general reverse": (0.7, 0.6)}
-    both = {name: name.split() for name in scores}
-    settings = {n: {"system.attention.score": s, "data.order": o} for n, (s, o) in both.items()}
+    parts = {name: name.split() for name in scores}
+    settings = {n: {"system.attention.score": s, "data.order": o} for n, (s, o) in parts.items()}
     digests = {name: name.split()[1] * 12 for name in scores}
     across = claim({"dot copy": 1.0, "dot reverse": -1.0}, 0.1)
     both: dict[str, Any] = {"scores": scores, "test_data": digests}

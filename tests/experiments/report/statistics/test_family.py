@@ -145,7 +145,12 @@ def test_exactly_the_bound_is_a_tie(shift: float) -> None:
 def test_shares_that_agree_on_every_seed_are_decided() -> None:
     """1.0 three times against 0.2 three times, of 100 examples: no doubt, and intervals exist."""
     found = family([[0.2] * 3, [1.0] * 3], scale=SHARE)
-    assert found.best() == "v1"
+    difference = found.against("v0")["v1"]
+    assert difference.p is not None and difference.p < 1e-3 and found.best() == "v1"
+    for name in ("v0", "v1"):
+        summary = found.mean(name)
+        assert summary.interval is not None
+        assert 0 <= summary.interval[0] <= summary.mean <= summary.interval[1] <= 1
     assert found.contrast({"v1": 1.0, "v0": -1.0}, 0.5).outcome == SUPPORTED
     near = family([[0.98] * 3, [1.0] * 3], scale=Scale(0.0, 1.0, 50))
     assert near.best() is None, "one example of fifty is chance"
@@ -180,7 +185,7 @@ def test_better_goes_by_the_mode() -> None:
 
 
 def test_a_claim_needs_each_contrast_at_alpha_and_a_refutation_needs_more() -> None:
-    """A rules.conjunction is supported where each part is at 0.05, one-sided; refuted at 0.05 over the
+    """A conjunction is supported where each part is at 0.05, one-sided; refuted at 0.05 over the
     number of parts.
     """
     values = np.array([[0.0, 0.01, -0.01, 0.02, -0.02]]) + np.array([0.0, 0.015, 0.016])[:, None]
