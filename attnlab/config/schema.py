@@ -15,6 +15,7 @@ what that code reads: `config.training.steps`.
 """
 
 import dataclasses
+import functools
 import math
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -188,6 +189,7 @@ def _settings(kind: type[Node]) -> list[dataclasses.Field[object]]:
     return [field for field in dataclasses.fields(kind) if field.name != "others"]
 
 
+@functools.cache
 def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
     """Returns the settings of a class that describes a node, by name, in order, each as a `Setting`
     (default, type, help, range, choices).
