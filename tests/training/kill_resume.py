@@ -230,7 +230,7 @@ def differences(
     """
     wrong = [name for name in files if (one / name).read_bytes() != (other / name).read_bytes()]
     first, second = digests(one), digests(other)
-    wrong += [f"last step {first['step']}"] if last not in (None, first["step"]) else []
+    wrong += [f"last step {first['last step']}"] if last not in (None, first["last step"]) else []
     return wrong + [path for path in first | second if first.get(path) != second.get(path)]
 
 
@@ -243,7 +243,7 @@ def digests(workdir: Path) -> dict[str, object]:
     record = store.read_record(step)
     store.read_arrays(step, record["arrays"])
     checkpoints.close()
-    return {"step": record["step"], **record["arrays"]}
+    return {"last step": step, **record["arrays"]}
 
 
 def compared(one: Path, other: Path, note: Path) -> list[str]:
