@@ -385,5 +385,5 @@ def _check_ranges(node: str, fields: Mapping[str, Any]) -> None:
     """Raises `UserError` for a plain number of a config node that is out of its range."""
     for allowed, (names, fits) in _RANGES.items():
         for name in names.split():
-            if _is_plain(value := fields.get(name)) and not fits(value):
-                raise UserError(f"{node}.{name}={value} must be {allowed}")
+            if name in fields and _is_plain(fields[name]) and not fits(fields[name]):
+                raise UserError(f"{node}.{name}={fields[name]} must be {allowed}")
