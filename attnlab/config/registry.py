@@ -297,9 +297,10 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
     """Returns a message on why importing an attribute of a module failed: the module is not found,
     raises (with the line), or has no such attribute.
     """
-    place = (sys.modules.get(module), attribute)
-    if isinstance(error, AttributeError) and (error.obj, error.name) == place:
-        names = [name for name in vars(error.obj) if not name.startswith("_")]
+    loaded = sys.modules.get(module)
+    lacks = isinstance(error, AttributeError) and error.obj is loaded and error.name == attribute
+    if lacks and loaded is not None:
+        names = [name for name in vars(loaded) if not name.startswith("_")]
         near = difflib.get_close_matches(attribute, names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         return f"{module!r} has no attribute {attribute!r}{_file(module)}{hint}"

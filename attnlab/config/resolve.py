@@ -303,7 +303,8 @@ def _read_as(kind: type, text: str, old: object) -> object:
     """Returns the value that `text` has as the type `kind`, one of `_READABLE`, in place of the value
     `old`; raises `ValueError` if it has none.
     """
-    value = _literal(text)
+    is_literal = text[:1] in ("'", '"') or kind in (int, float)
+    value = _literal(text) if is_literal else text
     if kind is type(None) and text == "None":
         return None
     if kind is bool and text.lower() in ("true", "false"):
@@ -317,7 +318,7 @@ def _read_as(kind: type, text: str, old: object) -> object:
     if kind is tuple:
         return _read_tuple(text, old)
     if kind is str:
-        return value if text[:1] in ("'", '"') and isinstance(value, str) else text
+        return value if isinstance(value, str) else text
     raise ValueError
 
 

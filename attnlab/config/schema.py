@@ -188,10 +188,15 @@ def _settings(kind: type[Node]) -> list[dataclasses.Field[object]]:
     return [field for field in dataclasses.fields(kind) if field.name != "others"]
 
 
+_SETTINGS: dict[type[Node], Mapping[str, Setting]] = {}
+
+
 def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
     """Returns the settings of a class that describes a node, by name, in order, each as a `Setting`
     (default, type, help, range, choices).
     """
+    if kind in _SETTINGS:
+        return _SETTINGS[kind]
     annotations = hints(kind)
     settings = {}
     for field in _settings(kind):
@@ -204,7 +209,7 @@ def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
             choices=typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else (),
             below=tuple(inner.name for inner in _settings(hint)) if is_node(hint) else (),
         )
-    return settings
+    return _SETTINGS.setdefault(kind, settings)
 
 
 def tables(kind: type[Node]) -> Parts:

@@ -86,12 +86,10 @@ def build_optimizer(
     instead = instead or {}
     with _naming_errors("schedule", schedule):
         make_rate = build(SCHEDULES, schedule, "schedule")
-        _check_ranges("schedule", schedule)
         updates = instead.get("training.steps", steps)
         rate = make_rate(steps=updates, **_fields_of("schedule", instead))
     with _naming_errors("optimizer", optimizer):
         make_transform = build(OPTIMIZERS, optimizer, "optimizer")
-        _check_ranges("optimizer", optimizer)
         transform = make_transform(learning_rate=rate, **_fields_of("optimizer", instead))
         if not callable(getattr(transform, "update", None)):
             raise UserError(
@@ -164,6 +162,7 @@ def adam(
 
     Vaswani 2017 uses b2 = 0.98 and eps = 1e-9.
     """
+    _check_ranges("optimizer", locals())
     return optax.adam(learning_rate, b1=b1, b2=b2, eps=eps)
 
 
@@ -184,6 +183,7 @@ def adamw(
         `attnlab.training.kinds`), or all of "rank" 2 and more that are no embeddings, as in earlier
         versions.
     """
+    _check_ranges("optimizer", locals())
     return optax.adamw(
         learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=MASKS[decayed]
     )
@@ -206,6 +206,7 @@ def adafactor(
       clipping: each array's update is scaled down to this root mean square.
       minimum_factored: arrays with two axes of at least this size are factored.
     """
+    _check_ranges("optimizer", locals())
     return optax.adafactor(
         learning_rate,
         min_dim_size_to_factor=minimum_factored,
@@ -220,6 +221,7 @@ def sgd(
     """Returns gradient descent by -lr u with momentum u <- momentum u + g, or with Nesterov's
     look-ahead by -lr (g + momentum u), for which momentum 0 raises `UserError`.
     """
+    _check_ranges("optimizer", locals())
     off = _is_plain(momentum) and momentum == 0
     if off and nesterov:
         raise UserError("optimizer.nesterov=True must be used with optimizer.momentum above 0")
@@ -233,6 +235,7 @@ def adadelta(
 
     RNNsearch's, with a learning rate of 1.
     """
+    _check_ranges("optimizer", locals())
     return optax.adadelta(learning_rate, rho=rho, eps=eps)
 
 
@@ -242,11 +245,13 @@ def adagrad(
     """Adagrad (Duchi, Hazan, Singer 2011, JMLR 12): -lr g / sqrt(initial + sum of all squared
     gradients so far + eps).
     """
+    _check_ranges("optimizer", locals())
     return optax.adagrad(learning_rate, initial_accumulator_value=initial, eps=eps)
 
 
 def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
     """peak min(1, t / warmup)."""
+    _check_ranges("schedule", locals())
     return lambda count: _with_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
 
 
@@ -254,6 +259,7 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
     """Returns a schedule, count = t - 1 to learning rate: peak min(t / warmup, sqrt(warmup / t)),
     that of Vaswani 2017 (3) if peak = (d warmup)^-0.5; `steps` is not used.
     """
+    _check_ranges("schedule", locals())
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         update, flat = _update_number(count), jnp.maximum(warmup, 1.0)
@@ -267,6 +273,7 @@ def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     (peak - floor) (1 + cos(pi p)) / 2 with p = (t - warmup) / (steps - warmup). Loshchilov & Hutter
     2017, arXiv:1608.03983, without restarts.
     """
+    _check_ranges("schedule", locals())
     _check_decay(peak, warmup, floor, steps)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
@@ -281,6 +288,7 @@ def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     """Returns a schedule, count = t - 1 to learning rate: linear warm-up to `peak`, then peak +
     (floor - peak) p with p = (t - warmup) / (steps - warmup), and `floor` from t = `steps` on.
     """
+    _check_ranges("schedule", locals())
     _check_decay(peak, warmup, floor, steps)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
@@ -304,6 +312,7 @@ def stepped(
 
     As for the recurrent systems: constant for some epochs, then a decay by one factor per epoch.
     """
+    _check_ranges("schedule", locals())
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         """Returns the learning rate after `count` updates."""
@@ -373,12 +382,8 @@ def _is_plain(*values: object) -> bool:
 
 
 def _check_ranges(node: str, fields: Mapping[str, Any]) -> None:
-    """Raises `UserError` for a number of a config node that is out of its range; a component of a
-    user's own may have any.
-    """
-    if ":" in str(fields.get("name")):
-        return
+    """Raises `UserError` for a plain number of a config node that is out of its range."""
     for allowed, (names, fits) in _RANGES.items():
         for name in names.split():
-            if name in fields and not fits(fields[name]):
+            if name in fields and _is_plain(fields[name]) and not fits(fields[name]):
                 raise UserError(f"{node}.{name}={fields[name]} must be {allowed}")

@@ -97,8 +97,8 @@ def first_state(
     trained: Trained = ALL_TRAINED,
 ) -> TrainState:
     """Returns the `TrainState` before the first update: step 0, the moving average (None without
-    `ema`) equal to the parameters, the optimizer's state of the `trained` parameters alone (None:
-    all), `carried`, `remembered` and seed as given.
+    `ema`) equal to the parameters, the optimizer's state of the `trained` parameters alone, `carried`,
+    `remembered` and seed as given.
     """
     average = params if ema else None
     return TrainState(

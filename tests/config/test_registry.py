@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
@@ -79,6 +80,16 @@ NOWHERE = [
 def test_names_that_lead_nowhere(name: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         TABLE.resolve(name)
+
+
+@pytest.mark.parametrize("thing", ["numpy.zeros(3)", "None"])
+def test_an_attribute_that_users_code_lacks_is_told_with_its_line(
+    thing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_thing.py").write_text(f"import numpy\n\n({thing}).Thing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"own_thing\.py:3: .* no attribute 'Thing'"):
+        TABLE.resolve("own_thing:Thing")
 
 
 def test_fields_are_the_parameters_without_those_of_linen() -> None:

@@ -102,7 +102,7 @@ BAD: list[tuple[Mapping[str, Any], str]] = [
     ({"model": {"name": "model", "widht": 3}}, "model.widht: no such key; did you mean 'width'?"),
     (
         {"inner": {}},
-        f"inner.steps is missing: {STEPS}; set it in the config file or by --config.in",
+        f"inner.steps is missing: {STEPS}; set it in the config file or by --config.inner.steps",
     ),
     ({"inner": {"steps": "5"}}, "inner.steps='5' is of type str, expected int"),
     ({"inner": {"steps": 5.0}}, "inner.steps=5.0 is of type float, expected int"),

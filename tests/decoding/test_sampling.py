@@ -103,7 +103,7 @@ EXTREMES = [
 
 @pytest.mark.parametrize("how", EXTREMES)
 def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -> None:
-    how |= {"max_length": 5, "rules": Rules(min_length=1), "n": 2, "key": jax.random.key(2)}
+    how = how | {"max_length": 5, "rules": Rules(min_length=1), "n": 2, "key": jax.random.key(2)}
     texts = run(sample, prefix_model, SENTENCES, **how)
     for row, sentence in enumerate(SENTENCES):
         oracle = prefix_model.greedy(sentence, 5, least=1)

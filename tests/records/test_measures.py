@@ -51,7 +51,10 @@ WRONG = [
     ("maximum", "of 'x', 'maximum' is better; write 'min' or 'max'"),
     (3, "'x' is 3; 'min', 'max' or an attnlab.records.measures.Measure is needed"),
     (Measure("max", 1.0, 0.0), "'x' lies between 1.0 and 0.0; the lower bound comes first"),
-    (share("token"), "'x' is a share of 'token', which the task does not count; did you mean"),
+    (
+        share("token"),
+        "'x' is a share of 'token', which the task does not count; did you mean 'tokens'",
+    ),
 ]
 
 

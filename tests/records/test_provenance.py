@@ -75,13 +75,15 @@ def test_what_to_do_where_a_module_is_not_imported_any_more(
     before = record()
     (folder / "own_aid.py").write_text("import own_top\n")
     words = (
-        r"own_later\.py is no longer imported.*; put that back, or accept it with --accept-changed"
+        r"own_later\.py is no longer imported.*; put that back, or accept it with"
+        r" --accept-changed-code$"
     )
     with pytest.raises(Changed, match=words):
         provenance.check(before, provenance.code(CONFIG), tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(folder)])
     words = (
-        r"own_top\.py cannot be imported from here.*; change to its folder or add it to PYTHONPATH"
+        r"own_top\.py cannot be imported from here.*; change to its folder or add it to PYTHONPATH,"
+        r" or accept"
     )
     with pytest.raises(Changed, match=words):
         provenance.check(before, provenance.code(CONFIG), tmp_path)

@@ -7,8 +7,8 @@ quickstart's variants and some settings of training: 20 steps, bit for bit.
     python -m tests.training.first_losses --against before.json --within 1e-5 --only lstm
 
 Each is trained in a process of its own, as its file says but for the sizes of data and batches. A
-record holds of each run the hash of its config without `parallel`, the losses, the digest of every
-array of its last checkpoint, `metrics.jsonl`, `results.json` without seconds, and the arrays of `items.npz`;
+record holds of each run the hash of its config without `parallel`, the losses, every array of its
+last checkpoint, `metrics.jsonl`, `results.json` without seconds, and the arrays of `items.npz`;
 and the ids of all candidates that the files of `experiments/` plan. Exit status 1 if anything
 differs, or with `--within` if a loss differs by more than that, relative to it. Bits depend on
 the machine, so both sides are recorded on one.
@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 
 from attnlab import config as configs
-from tests.training.kill_resume import digests
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUTS = (
@@ -151,9 +150,19 @@ def record_of(run: Path) -> dict[str, Any]:
         "losses": [row["loss"] for row in rows if row["split"] == "train"],
         "metrics": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
         "results": {key: value for key, value in results.items() if not key.endswith("seconds")},
-        "checkpoint": digests(run),
+        "checkpoint": {name: digest(array) for name, array in checkpoint_arrays(run)},
         "items": {name: digest(array) for name, array in sorted(items.items())},
     }
+
+
+def checkpoint_arrays(run: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield path and array of all that the last checkpoint holds."""
+    import jax
+    import orbax.checkpoint as ocp
+
+    tree = ocp.StandardCheckpointer().restore(run / "checkpoints" / str(STEPS) / "state")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        yield jax.tree_util.keystr(path, simple=True, separator="/"), np.asarray(leaf)
 
 
 def digest(array: np.ndarray) -> str:

@@ -222,30 +222,35 @@ def killed_until_done(
             assert len(re.findall(".*(?:error|Traceback).*", errors)) == 1, errors
 
 
-def differences(one: Path, other: Path, files: tuple[str, ...] = ("metrics.jsonl",)) -> list[str]:
+def differences(
+    one: Path, other: Path, files: tuple[str, ...] = ("metrics.jsonl",), last: int | None = None
+) -> list[str]:
     """What differs between two finished workdirs: files, and the digests of every array of the last
-    checkpoint, and its step.
+    checkpoint, and its step, which must be `last` if that is given.
     """
     wrong = [name for name in files if (one / name).read_bytes() != (other / name).read_bytes()]
     first, second = digests(one), digests(other)
+    wrong += [f"last step {first['last step']}"] if last not in (None, first["last step"]) else []
     return wrong + [path for path in first | second if first.get(path) != second.get(path)]
 
 
 def digests(workdir: Path) -> dict[str, object]:
-    """The digest of every array of the last checkpoint, and its step."""
+    """The digest of every array of the last checkpoint, which is read, and its step."""
     from attnlab.training.checkpoints import Checkpoints
 
     checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
-    record = checkpoints._store().read_record(checkpoints.steps()[-1])
+    store, step = checkpoints._store(), checkpoints.steps()[-1]
+    record = store.read_record(step)
+    store.read_arrays(step, record["arrays"])
     checkpoints.close()
-    return {"step": record["step"], **record["arrays"]}
+    return {"last step": step, **record["arrays"]}
 
 
 def compared(one: Path, other: Path, note: Path) -> list[str]:
     """`differences`, in a child of its own: reading a checkpoint starts threads, after which this
     process could not fork.
     """
-    pid = forked(lambda: 0 * note.write_text("\n".join(differences(one, other))))
+    pid = forked(lambda: 0 * note.write_text("\n".join(differences(one, other, last=STEPS))))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     return note.read_text().splitlines()
 

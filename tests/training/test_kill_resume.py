@@ -46,13 +46,15 @@ def test_kill_minus_nine_changes_nothing(
 
 def test_a_difference_is_seen(tmp_path: Path) -> None:
     """Another seed differs in metrics, parameters and moments; a changed metric alone is seen too;
-    equal runs are equal.
+    equal runs are equal, unless both end before the step that they must reach.
     """
     whole = {"training__steps": STEPS, "checkpoint__every": 0, "training__evaluate_every": 0}
     for name, seed in (("one", 0), ("same", 0), ("other", 1)):
         run(tmp_path / name, settings(**whole, seed=seed))
     assert differences(tmp_path / "one", tmp_path / "same") == []
     assert {"metrics.jsonl", "params/w"} <= set(differences(tmp_path / "one", tmp_path / "other"))
+    early = differences(tmp_path / "one", tmp_path / "same", last=STEPS + 1)
+    assert early == [f"last step {STEPS}"]
     path = tmp_path / "same" / "metrics.jsonl"
     path.write_bytes(path.read_bytes().replace(b"0.1", b"0.2", 1))
     assert differences(tmp_path / "one", tmp_path / "same") == ["metrics.jsonl"]

@@ -19,7 +19,14 @@ from attnlab.errors import UserError
 from attnlab.training.arguments import pack, unpack
 from attnlab.training.hyperparameters import numbers
 from attnlab.training.kinds import MASKS
-from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, check_own
+from attnlab.training.optimizers import (
+    OPTIMIZERS,
+    SCHEDULES,
+    adam,
+    build_optimizer,
+    check_own,
+    stepped,
+)
 from attnlab.training.updates import best_params
 from tests.commands.tiny import under
 from tests.training import toy
@@ -224,6 +231,7 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     "optimizer": [
         ({"name": "adan"}, "unknown optimizer 'adan'; did you mean 'adam'"),
         ({"b1": 1.0}, "optimizer.b1=1.0 must be in [0, 1)"),
+        ({"name": "attnlab.training.optimizers:adam", "b1": 2.0}, "optimizer.b1=2.0 must be in"),
         ({"b2": -0.1}, "optimizer.b2=-0.1 must be in [0, 1)"),
         ({"eps": 0.0}, "optimizer.eps=0.0 must be above 0"),
         ({"name": "adamw", "weight_decay": -1.0}, "optimizer.weight_decay=-1.0 must be 0"),
@@ -253,6 +261,13 @@ def test_bad_values_are_one_line(node: str, fields: dict[str, Any], message: str
     with pytest.raises(UserError) as raised:
         build_optimizer(nodes["optimizer"], nodes["schedule"], **nodes["training"])
     assert str(raised.value).startswith(message)
+
+
+def test_bad_values_are_refused_where_users_code_calls_the_functions() -> None:
+    with pytest.raises(UserError, match="optimizer.b1=2 must be in"):
+        adam(optax.constant_schedule(0.1), b1=2)
+    with pytest.raises(UserError, match="schedule.every=0 must be at least 1"):
+        stepped(9, every=0)
 
 
 DECAYED: dict[str, Any] = {"b1": 0.7, "weight_decay": 0.1}
