@@ -48,9 +48,9 @@ class Texts(Dataset[str]):
         workdir: str | Path | None,
         splits: Sequence[str],
     ) -> Self | None:
-        """Returns the splits of a source that stores ids already (it has a method `loaded`) as
-        `Texts`, with the vocabulary saved in `workdir` or the tokenizer of the settings, or None
-        for any other source. See `Dataset.loaded_by`.
+        """Reads the splits of a source that stores ids already (it has a method `loaded`) as
+        `Texts`, by the vocabulary saved in `workdir`, else the tokenizer of the settings, if they
+        name one, else the source's own; returns None for any other source.
         """
         if not callable(getattr(source, "loaded", None)):
             return None

@@ -373,8 +373,9 @@ class FusedLSTMNLayer(LSTMNLayer):
         self, reader: Reader, word: jax.Array, terms: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None, Any]:
         """Attends to the second sequence (its memory `other`) from `word` [B,E] and the last
-        context in the state `reader`; returns the cell [B,H] to add to c, gated by `terms`, the
-        context [B,H], and the attention's history for the next step. See `LSTMNLayer.fuse`.
+        context in the state `reader`; returns the cell [B,H] to add to c, times a gate computed
+        from `terms` and the new context, that context [B,H], and the attention's history for the
+        next step.
         """
         assert reader.aligned is not None
         query = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]

@@ -41,9 +41,9 @@ Built = TypeVar("Built", bound=System)
 def build_system(
     config: schemas.Settings, base: type[Built], classes: int, shape: Shape | None
 ) -> Built:
-    """Builds the system of a config, which must be of the class `base`, with `classes` outputs,
-    checked for images of `shape` (H, W, C) if it is not None; raises `UserError` where it does not
-    fit.
+    """Builds the system of a config with `classes` outputs; raises `UserError` unless it is of the
+    class `base`, keeps no batch statistics under microbatches and, if `shape` (H, W, C) is given,
+    reads such images with attention that neither samples nor has a loss.
 
     Raises:
       UserError: another kind of system, images too small for it, attention that samples or has a

@@ -43,8 +43,9 @@ from attnlab.systems.vision.protocol import ImageClassifier
 
 
 def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
-    """Computes the share of each of `length` pixels of the image in each of `size` pixels of a
-    patch around `centre` [B], `side` image pixels wide each, along one axis: [B,size,length].
+    """Computes which share of each of `size` pixels of a patch around `centre` [B], `side` image
+    pixels wide each, lies in each of `length` pixels of the image, along one axis: [B,size,length],
+    which sums to 1 over `length` inside the image.
 
     Pixel i of the patch is the stretch of `side` pixels that begins at centre + (i - size / 2) side;
     shares are of its length, so they sum to 1 where all of it lies within the image.

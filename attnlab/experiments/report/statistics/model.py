@@ -170,9 +170,9 @@ class Fit:
         return Estimate(value, *_sum(parts, np.array([freedom, self.freedom])))
 
     def alone(self, name: str, mean: float) -> Estimate:
-        """Returns the `Estimate` of the variant `name`: `mean` with variance and degrees of freedom
-        by the number of its own values, or, without a block or if the variant has all seeds, the
-        one of `estimate`.
+        """Returns the `Estimate` of the variant `name`: `mean`, with the fitted variance of one
+        value (error and seed) divided by the number of its own values, and the fit's degrees of
+        freedom; without a block, or if the variant has all seeds, that of `estimate`.
         """
         place = self.names.index(name)
         if self.block is None or self.runs[place] == len(set(self.seeds.tolist())):
