@@ -113,8 +113,8 @@ def visible(text: str) -> str:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """Returns a hint for the end of an error message: the choices most similar to `word`, else all
-    choices.
+    """Returns a hint for the end of an error message: the up to three choices most similar to
+    `word`, all choices if none is similar, or that there is nothing to choose from.
 
     Returns "did you mean 'a' or 'b'?" where something is close, else "choose from: a, b, c".
     """
@@ -194,7 +194,8 @@ def own_file(path: pathlib.Path) -> None:
 
 def users_line(error: BaseException) -> str:
     """Returns the innermost line of the user's own code in the traceback of an exception, else of
-    its causes, as "file.py:12"; "" if there is none.
+    its causes, as "file.py:12" (of a syntax error in that code, the line with the error); "" if
+    there is none.
     """
     place, cause = "", error.__cause__
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -206,8 +207,9 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Returns "class: text" of an error, the text cut to its first paragraph, with the new name
-    appended where it mentions an old one of `RENAMED` or `MOVED`.
+    """Returns "class: text" of an error (the class alone without text), the text cut to its first
+    paragraph and `_LONGEST` characters, with the new name appended where it mentions an old one of
+    `RENAMED` or `MOVED`.
     """
     if isinstance(error, SyntaxError):
         text = error.msg  # the rest of it says where

@@ -130,7 +130,7 @@ def diagonal(target: int, source: int) -> set[Link]:
 def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
     """Returns the expected alignment error rate of a corpus if each target word is linked to a
     source word drawn at random; `golds` are the right links, `lengths` the numbers (source, target)
-    of words of each sentence pair.
+    of words of each sentence pair; 0 without pairs.
 
     Every word is linked once, so the denominator is fixed and the expectation exact.
 

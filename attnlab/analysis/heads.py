@@ -93,7 +93,7 @@ class HeadStatistics:
     ) -> None:
         """Adds the attention weights [H,Tq,Tk] of one text, or from the tokens `queries` of one
         text to the tokens `keys` of another, to the sums of the map `name`; `allowed` [Tq,Tk] are
-        visible keys; raises `ValueError` if shapes disagree.
+        visible keys; raises `ValueError` if shapes disagree or there is no key.
 
         Args:
           name: of the map, such as "decoder/0/self"; it has one kind.
@@ -168,8 +168,8 @@ class HeadStatistics:
 
     def records(self) -> list[Record]:
         """Returns a dict for each head: its map, kind and number, the number of queries with
-        weights, the mean of each statistic over queries, and the most frequent offset of the
-        largest weight with its share.
+        weights, the mean of each statistic over the queries that it applies to, and the most
+        frequent offset of the largest absolute weight with its share.
         """
         table: list[Record] = []
         for (name, kind), sums in self._sums.items():

@@ -203,9 +203,9 @@ def read_documents(path: str | Path) -> list[Document]:
 def coreference_scores(
     documents: Sequence[Document], places: Iterable[np.ndarray], maps: Iterable[Maps]
 ) -> Pointing:
-    """Counts for each head how often a mention gives its largest weight, of all mentions before it,
-    to an antecedent, and returns a `Pointing`; `places` are the character spans [P,2] of tokens,
-    `maps` weights [H,P,P] between them.
+    """Counts for each head how often a mention gives its largest absolute weight, of all mentions
+    before it, to an antecedent, and returns a `Pointing`; `places` are the character spans [P,2] of
+    tokens, `maps` weights [H,P,P] between them.
 
     Args:
       documents: from `read_documents`.

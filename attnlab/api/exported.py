@@ -33,7 +33,7 @@ TASKS = {
 def save_parameters(run: Run, folder: Path, kind: str) -> list[Path]:
     """Writes the parameters of a run, by their paths in attnlab, into params.safetensors (config
     and step as metadata) or params.npz, by `kind`, in a new folder; returns the file in a list;
-    raises `UserError` for a folder that is not empty or an ensemble.
+    raises `UserError` for a folder that is not empty, an ensemble or rounded weights.
 
     Raises:
       UserError: a folder that is not empty, an ensemble, rounded weights.

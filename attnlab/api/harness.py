@@ -63,7 +63,8 @@ class AnswersHarness:
         self, string: str, add_special_tokens: bool | None = None, **options: Any
     ) -> list[int]:
         """Returns the token ids of a text; the special ids of an adopted tokenizer are put around
-        it if `add_special_tokens`, or if that is None and the text does not begin with BOS.
+        it if `add_special_tokens`, or if that is None and the text does not begin with BOS; any
+        other vocabulary ignores `add_special_tokens`.
         """
         if not isinstance(self.vocabulary, Adopted):
             return list(map(int, self.vocabulary.encode_all([string])[0]))

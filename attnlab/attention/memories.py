@@ -72,8 +72,9 @@ class Memory:
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
         """Returns this memory with new arrays [B,n,t,...] (by field name) and `valid` [B,t] (None:
-        all real) written to the next t slots. The caller guarantees `length + t <= capacity`,
-        unless the memory is a ring.
+        all real) written to the next t slots (a ring: over the oldest or behind the slots; padding
+        is left out if rows have lengths of their own); raises ValueError if slots have positions of
+        their own. The caller guarantees `length + t <= capacity`, unless the memory is a ring.
 
         Raises:
           ValueError: as of `following`.

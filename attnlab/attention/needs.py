@@ -75,7 +75,7 @@ class Need:
     def in_full_passes(self, where: str) -> "Need":
         """Returns this need without a cache if its cache is for "decoding" only, because full
         passes over the text so far replace it, else unchanged; raises UserError, naming the slot by
-        `where`, if the slot is not causal.
+        `where`, if such a "decoding" slot is not causal.
 
         Raises:
           UserError: what has been written would see what is written later, so that full passes are
@@ -259,8 +259,8 @@ def _score_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iter
 
 def _position_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
     """Yields texts why the position scheme, `parts["positions"]`, does not fit the mechanism class
-    or the slot of `need`: a hook that the mechanism lacks, two sequences, a score that forbids
-    rotation, or missing trees or grids.
+    or the slot of `need`: it acts on embeddings or a hook that the mechanism lacks, needs a single
+    or a causal sequence, trees or a grid, or rotates for a score that forbids it.
     """
     scheme, offered = kind(parts["positions"]), mechanism.capabilities.positions
     name = scheme.__name__

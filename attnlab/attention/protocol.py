@@ -322,8 +322,8 @@ class Attention(Mixer):
     @nn.nowrap
     def rows(self) -> Rows:
         """Returns what the weights of a query that may see a key sum to ("one", "at most one" or
-        "any"): `sums_to` if it is set, else as the alignment says. An analysis that needs a
-        distribution checks this.
+        "any"): the field `sums_to` if it is set, else "one" if the mechanism has no alignment part,
+        else what its alignment says. An analysis that needs a distribution checks this.
         """
         table = self.parts.get("alignment")
         if self.sums_to or table is None:

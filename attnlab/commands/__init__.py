@@ -178,7 +178,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
     """Runs the one of `commands` that `argv` (by default `sys.argv[1:]`) names and returns its exit
-    code; prints an error of a user as one line on stderr and returns 2, or 130 after Ctrl-C.
+    code; or 2 after a user's or system's error and 130 after Ctrl-C, each with one line on stderr,
+    or 141 if the reader of a pipe has gone.
 
     Returns:
       The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after
@@ -330,7 +331,8 @@ def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _unknown_argument(word: str, parser: Parser, command: str, takes_run: bool) -> str:
     """Returns the error message for an argument that no flag of the parser takes, with the most
-    similar flag (or setting, if the word has a dot).
+    similar flag; with the setting `--config.KEY` if it has a dot and the command takes a run; with
+    neither for a word without a dash.
     """
     if not word.startswith("-"):
         return f"{command}: unexpected argument {word!r}"

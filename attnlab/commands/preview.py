@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _place_settings(data: str) -> list[str]:
     """Returns the overrides of a config ("data.directory=...") for the data at the path `data`: a
     folder with a file for each split (training gives shares to the others), or one table for all;
-    raises `UserError` if only the file for training is missing.
+    raises `UserError` if the folder has a file for another split but none for training.
     """
     from attnlab.data.rows import NAMED, NoTable, find_tables
 

@@ -16,14 +16,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints how many files of the saved states of a run, or of the finished trials of a sweep, are
-    not needed by `--keep`, and deletes them with `--yes`; raises `UserError` for a run at work or
-    not done; returns 0.
+    not needed by `--keep`, and deletes them with `--yes`; raises `UserError` for a run at work, not
+    done or without scores; returns 0.
 
     Returns:
       0.
 
     Raises:
-      UserError: no run or sweep, one that is at work, a run that is not done, a damaged state.
+      UserError: no run or sweep, one at work, a run not done or not scored, a damaged state.
     """
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import recorded

@@ -207,7 +207,8 @@ def with_slots(
     plan: Plan, options: SweepOptions, directory: Path, arguments: argparse.Namespace
 ) -> SweepOptions:
     """Returns the options with slots of as many cores as the plan in `directory` fixes (none on a
-    cluster); raises `UserError` if `--cores-per-trial` differs, or slots have fewer.
+    cluster); raises `UserError` if `--cores-per-trial` differs, or slots have fewer cores without
+    `--accept-cores`.
 
     Raises:
       UserError: `--cores-per-trial` is not what was planned, or there are fewer here.

@@ -258,8 +258,9 @@ def _check_representable(value: object, where: str) -> None:
 
 
 def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
-    """Yields the ranges that a component's field must be in, chosen by its name, its default and
-    the node: entries of `LIMITS`, rates in [0, 1), seeds in [0, 2^32), sizes of at least 1.
+    """Yields the ranges that a component's field must be in, by its name, its default and the node:
+    its entry of `LIMITS`, [0, 1) for dropout, [0, 1] for epsilon, [0, 2^32) for a seed, and bounds
+    for any other whole number (none in a user's own component).
 
     A whole number of a system whose default is at least 1 is a size, and at least 1.
     """

@@ -47,11 +47,12 @@ def is_dotted_name(name: object) -> bool:
 
 def hits(root: ConfigNode, pattern: str, components: bool = False) -> list[str]:
     """Returns the full names of the settings of a config that a pattern stands for; if
-    `components`, [] unless these are components of one table; raises `UserError` if it stands for
-    none or for settings of several kinds.
+    `components`, [] unless these are components of one table; else raises `UserError` if its first
+    part has a star, or if it stands for none or for settings of several kinds.
 
     Raises:
-      UserError: it stands for none (with near names), or for settings of two kinds.
+      UserError: its first part has a star, it stands for none (with near names), or for settings
+        of two kinds.
     """
     by_kind: dict[tuple[str, bool], list[str]] = {}
     settings = list(_settings(root))

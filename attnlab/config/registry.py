@@ -170,8 +170,8 @@ Parts: TypeAlias = Mapping[str, Components]
 
 
 def fields(component: Callable[..., object]) -> dict[str, object]:
-    """Returns the parameters of a component that can be fields of a config, with their defaults;
-    `inspect.Parameter.empty` where code must supply the value.
+    """Returns the parameters of a component that can be fields of a config, by name, with their
+    defaults; `inspect.Parameter.empty` where there is no default, or where code supplies the value.
     """
     return {
         parameter.name: inspect.Parameter.empty if parameter.name in _BY_CODE else parameter.default

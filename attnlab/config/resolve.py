@@ -225,7 +225,8 @@ def _replace(parent: ConfigNode, key: str, name: str) -> None:
 
 def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
     """Sets the value at the dotted path `keys` to `text`, parsed by the type of the value it
-    replaces; raises `UserError` for an unknown key or a group of settings.
+    replaces, else by the setting's annotation; raises `UserError` for an unknown key, a group of
+    settings or an unfit text.
     """
     dotted = ".".join(keys)
     *path, key = keys

@@ -97,7 +97,8 @@ class Spans:
 
     def _replace_runs(self, ids: np.ndarray, removed: np.ndarray) -> np.ndarray:
         """Returns the ids [n], as int32, with each run where `removed` [n] is True replaced by a
-        single sentinel id (the first run by sentinel 0), and with EOS at the end.
+        single sentinel id (the first run by the last id in `special.reserved`, the next by the one
+        before it), and with EOS at the end.
         """
         first = removed & ~np.concatenate([[False], removed[:-1]])
         number = np.cumsum(first) - 1

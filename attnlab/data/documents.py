@@ -72,8 +72,8 @@ class Corpus:
         return [sum(file.stat().st_size for file in _files_in(path)) for path in self.files]
 
     def fingerprint(self) -> dict[str, Any]:
-        """Returns the settings (unit, field, split) and each file's name, size in bytes and
-        SHA-256, as a dict for JSON.
+        """Returns the settings (unit, field, split) and each file's name, size in bytes and a
+        SHA-256 of its content (of the SHA-256 of its parts), as a dict for JSON.
         """
         files = []
         for path, size in zip(self.files, self.sizes, strict=True):

@@ -268,7 +268,8 @@ def find_file(directory: str, name: str) -> Path:
 
 def alike(path: Path) -> str:
     """Returns the end of an error message about a missing path: the most similar names in its
-    folder, or all if they are few, or the number of entries if none is similar.
+    folder, or all if they are few, or the number of entries if none is similar, or that the folder
+    cannot be read.
 
     Where folders on the way to it are missing too, the near names of the first of them.
     """

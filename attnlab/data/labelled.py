@@ -39,7 +39,7 @@ class LabelledTexts(Dataset[Labelled]):
     def learn(self, by_split: Mapping[str, Sequence[Labelled]]) -> Learned:
         """Returns a `Learned` of the training split with its vocabulary, its classes (none if
         labels are numbers) and whether an example has 1 or 2 texts; raises `UserError` for mixed
-        examples or a single class. See `Dataset.learn`.
+        examples, a single class or vocabularies not shared. See `Dataset.learn`.
         """
         if not self.settings.shared:
             raise UserError(
@@ -77,7 +77,7 @@ class LabelledTexts(Dataset[Labelled]):
 
     def about(self, split: str) -> str:
         """Returns one line of text about a split: the numbers of examples, tokens and unknown
-        tokens, and how often each label occurs.
+        tokens, and, if there are classes, how often each label occurs.
         """
         sides = self.examples[split].sequences
         tokens = sum(len(side.ids) for side in sides)
@@ -93,7 +93,8 @@ class LabelledTexts(Dataset[Labelled]):
 
 def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
     """Encodes labelled texts as `Examples` with "source" (and "target" for pairs), ids, and "label"
-    (class number from 1; labels unknown from training share one extra number, and are logged).
+    (class number from 1; labels unknown from training share one extra number and are logged, or
+    raise `UserError` in "train" or if all are unknown).
 
     Raises:
       UserError: an example with more or fewer texts than those of training; such a label in the
@@ -171,8 +172,8 @@ def _check_texts(learned: Learned, rows: Sequence[Labelled], split: str) -> None
 def encode_texts(
     learned: Learned, texts: Sequence[Sequence[str]], **further: np.ndarray
 ) -> Examples:
-    """Encodes texts as the column "source", and the second texts of pairs as "target", with EOS at
-    the end of each; `further` columns stand beside them.
+    """Encodes texts as `Examples` with the column "source", and the second texts of pairs as
+    "target", ids with EOS at the end of each; `further` columns stand beside them.
     """
     sides = {
         name: learned.vocabulary.packed(example[side] for example in texts)

@@ -30,9 +30,9 @@ _DONE = {
 
 
 def treat_long_examples(data: Any, batch: AnyBatch, extra_tokens: int = 0) -> tuple[Any, list[str]]:
-    """Returns the data with examples longer than `batch.max_length` left out, cut or only counted,
-    as `batch.longer` says ("refuse" raises `UserError`), and a list with a line of text about each
-    affected split. Windows are only counted here: batches cut them.
+    """Returns the data with examples longer than `batch.max_length` - `extra_tokens` left out, cut
+    or only counted, as `batch.longer` says ("refuse" raises `UserError`), and a list with a line of
+    text about each affected split. Windows are only counted here: batches cut them.
 
     Args:
       data: an object of the class `loads` of a task; it is not changed.

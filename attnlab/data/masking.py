@@ -136,8 +136,8 @@ class Masked(Batches):
 
 def with_bos(batch: Batch, special: Special) -> Batch:
     """Prepends BOS to each row of the texts "target" [b,T] of a batch (PAD to a row of padding) and
-    returns them as "source" [b,1+T], with "segments" or "types" extended alike and "relation" [b],
-    if present.
+    returns them as "source" [b,1+T], with "segments" or "types", their first column doubled, and
+    "relation" [b], if present.
     """
     texts = batch["target"]
     first = np.where(texts[:, :1] == special.pad, special.pad, special.bos).astype(np.int32)

@@ -91,9 +91,9 @@ class SentencePairs(ProcessBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """Returns this process's pairs of segments of the batch of `step` (from 0): "target" and
-        "types" [b,T], and "relation" [b] (0 if the second segment follows the first, else 1),
-        int32.
+        """Returns this process's pairs of segments of the batch of `step` (from 0): "target" [b,T]
+        (both, EOS after each), "types" [b,T] (0 first, 1 second), and "relation" [b] (0 if the
+        second segment follows the first, else 1), int32.
         """
         epoch, number = divmod(int(step), self.batches_per_epoch)
         chunk = number * self._size + self._rows

@@ -150,9 +150,10 @@ def to_examples(
     questions: Sequence[Question],
     windows: Windows | None,
 ) -> Examples:
-    """Builds `Examples` with "source" (ids of question and passage), "types" (0 and 1), "words"
-    (unit numbers), "span" (first and last position of the answer, 0 for none) and "question" (its
-    number), with one row per question, or per window if there are `windows`.
+    """Builds `Examples` with "source" (ids of question and passage), "types" (0 question, 1
+    passage), "words" (unit numbers, else 0), "span" (first and last position of the first answer, 0
+    if not in the row) and "question" (its number), one row per question, or per window if there are
+    `windows`.
     """
     special = vocabulary.special
     source, types, words, spans, owners = [], [], [], [], []

@@ -250,8 +250,8 @@ def features_of(builder: Any) -> dict[str, Any]:
 
 
 def _raw_image_decoders(builder: Any) -> dict[str, Any] | None:
-    """Returns a dict of decoder settings, by the name of each image feature, with which the library
-    leaves images as encoded bytes, or None if the dataset has no image feature.
+    """Returns a dict of decoder settings, by the name of each top-level image feature, with which
+    the library leaves images as encoded bytes, or None if the dataset has none.
     """
     import tensorflow_datasets as tfds
 

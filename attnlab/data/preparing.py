@@ -252,7 +252,9 @@ class _Writing:
     def __init__(
         self, folder: Path, job: Asked, vocabulary: Vocabulary, source: dict[str, Any]
     ) -> None:
-        """Stores the job and makes an empty shard of uint16 ids, or uint32 for many pieces."""
+        """Stores the job and makes an empty shard of uint16 ids, or uint32 for more than 65,536
+        pieces.
+        """
         self.folder, self.job, self.vocabulary, self.source = (folder, job, vocabulary, source)
         self.dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
         self.shards: list[Shard] = []

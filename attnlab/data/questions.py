@@ -192,7 +192,7 @@ class Questions(Dataset[Question]):
 
     def about(self, split: str) -> str:
         """Returns one line of text about a split: the numbers of questions, windows (if more),
-        tokens and unknown tokens, and the share of unreachable answers.
+        tokens and unknown tokens, and the share of answerable questions without a reachable answer.
         """
         examples = self.examples[split]
         ids = examples.packed("source").ids

@@ -122,8 +122,8 @@ class Buckets(Batch):
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Raises `UserError` unless the bucket widths are strictly increasing whole numbers of at
-        least 1, and not empty.
+        """Raises `UserError` unless the bucket widths are strictly increasing whole numbers from 1
+        to `LONGEST`, and not empty.
         """
         counts = self.buckets and all(
             type(length) is int and 1 <= length <= LONGEST for length in self.buckets

@@ -80,8 +80,8 @@ class Spelling(Sized):
     limits = {"syllables": (1,)}
 
     def pairs(self, split: str) -> list[Pair]:
-        """Draws the examples of `split`, different made-up words, each with its phonemes, such that
-        no word is in two splits; raises `UserError` if too few exist.
+        """Draws the examples of `split` as (made-up word, its phonemes joined by blanks), all
+        different, such that no word is in two splits; raises `UserError` if too few words exist.
 
         Raises:
           UserError: more words are wanted than so few syllables have.

@@ -45,9 +45,9 @@ class _Pieces(ProcessBatches):
         raise NotImplementedError
 
     def __call__(self, step: int) -> Batch:
-        """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
-        each lane: "source", "target" (one id later) and the columns of `extra`, all [b,T], and
-        "fresh" [b], 1 in rows that do not continue the step before.
+        """Returns this process's rows of the batch of `step` (from 0), "target" (the next `length`
+        ids of each lane, padding past its end), "source" (the id before each) and the columns of
+        `extra`, all [b,T], and "fresh" [b], 1 in rows that do not continue the step before.
         """
         begin, end, first, fresh = self._pieces(int(step) % self.batches_per_epoch)
         positions = begin[:, None] + np.arange(self._length)

@@ -66,8 +66,8 @@ class Texts(Dataset[str]):
         return train
 
     def encoded(self, rows: Sequence[str], split: str) -> Split:
-        """Encodes texts as the column "ids", EOS at the end of each, and, if the source has
-        `recalled`, the column "recalled" (1 at ids that earlier ones determine). See
+        """Encodes texts as a `Split` with the column "ids", EOS at the end of each, and, if the
+        source has `recalled`, the column "recalled" (1 at ids that earlier ones determine). See
         `Dataset.encoded`.
         """
         columns = {"ids": self.vocabulary.packed(rows)}

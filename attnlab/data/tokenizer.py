@@ -83,7 +83,7 @@ class Adopted(Vocabulary):
         guarded: bool = True,
     ) -> None:
         """Builds the tokenizer of a tokenizer.json (`content`, parsed) and stores the other
-        arguments; raises `UserError` if it has more ids than `size`.
+        arguments; raises `UserError` if it has more ids than `size`, or `size` is above `MOST`.
         """
         self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
         tokenizer = _build_tokenizer(json.dumps(self.content))
@@ -166,7 +166,8 @@ class Adopted(Vocabulary):
         cache: dict[str, list[int]] | None = None,
     ) -> Iterator[np.ndarray]:
         """Yields the ids of each text, [length] int32, and `end` after them, encoded as a whole as
-        pieces may span blanks; a `Prompt` keeps its own ids. See `Vocabulary.encode_stream`.
+        pieces may span blanks; a `Prompt` keeps its own ids, and `cache` is ignored. See
+        `Vocabulary.encode_stream`.
         """
         remaining, end = iter(texts), list(end)
         while chunk := list(islice(remaining, CHUNK)):
@@ -254,9 +255,9 @@ class Adopted(Vocabulary):
 
     @functools.cached_property
     def _encoder(self) -> Tokenizer:
-        """Returns the tokenizer for ordinary text: a copy with its special pieces renamed if the
-        vocabulary contains them as text, so that no text can spell one, else the tokenizer
-        itself.
+        """Returns the tokenizer for ordinary text: if `guarded` and its special pieces are also in
+        the vocabulary as text, a copy with these renamed, so that no text can spell one; else the
+        tokenizer itself.
         """
         vocabulary, pieces = self.content["model"].get("vocab", {}), {*self._specials.values()}
         texts = {*vocabulary} if isinstance(vocabulary, dict) else {word for word, _ in vocabulary}
@@ -334,8 +335,8 @@ def _token(names: Mapping[str, Any], name: str) -> str | None:
 
 
 def _ids_at(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> list[int]:
-    """Returns the ids at `key` in the first of the given files that has it, [] if none has; raises
-    `UserError` for a value that is no id below `size`.
+    """Returns the ids at `key` in the first of the given files that has it, [] if none has it or if
+    the padding id is -1; raises `UserError` for a value that is no id below `size`.
     """
     for name, content in places:
         if (value := content.get(key)) is None:

@@ -225,8 +225,8 @@ def _run(
 
 def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
     """Performs one step of a beam search and returns its new state: live hypotheses are extended by
-    a token, those that ended move to the pool of finished ones, and sentences that cannot improve
-    or are at their limit are marked done.
+    a token, those that ended (if none has: those cut at the limit) move to the pool of finished
+    ones, and sentences that cannot improve or are at their limit are marked done.
     """
     rows, beam = search.log_probs.shape
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))

@@ -280,9 +280,9 @@ class Decoder:
 
     def choose(self, indices: jax.Array) -> Choose:
         """Returns the function of logits and step that chooses the next tokens: the most probable
-        (greedy), or a random draw with a key for each text, from its index in `indices` [B] and the
-        seed of the settings. The key depends on the index of the text alone, so samples do not
-        depend on the batch.
+        (greedy, or temperature 0), or a random draw with a key for each text, from its index in
+        `indices` [B] and the seed of the settings. The key depends on the index of the text alone,
+        so samples do not depend on the batch.
         """
         settings = self.settings
         if settings.method == "greedy":

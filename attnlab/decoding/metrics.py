@@ -106,9 +106,9 @@ def _character_counts(hypothesis: str, reference: str) -> list[int]:
 def error_rates(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> tuple[float, float]:
-    """Returns the edits per reference token over all hypotheses, each compared with the one of its
-    references that has the fewest edits per token, and the share of hypotheses that need any edit;
-    raises `UserError` if there is nothing to count.
+    """Returns the edits per reference token over all hypotheses, each compared with its reference
+    of the fewest edits per token, and the share of hypotheses that need any edit; raises
+    `UserError` if there is nothing to count or the numbers of the two differ.
 
     Args:
       hypotheses: the tokens of each answer.

@@ -83,7 +83,7 @@ class Rules:
     def _history(self, tokens: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns prompt and tokens joined to ids [N,P+L] without padding between them (it moves to
         the front), and a mask [N,P+L] of the real tokens, those of the prompt and the first `t`
-        written.
+        written; without a prompt P is 0.
         """
         written = jnp.broadcast_to(jnp.arange(tokens.shape[1]) < t, tokens.shape)
         if self.prompt is None:

@@ -141,10 +141,10 @@ class Block(nn.Module):
         ]
 
     def __call__(self, x: jax.Array, *calls: Function, valid: jax.Array | None = None) -> jax.Array:
-        """Computes one block on x [B,T,d], to [B,T,d]: the functions `calls`, one for each mixer (x
-        to y of the same shape), and the feed-forward layer, each with its residual connection, in
-        turn or side by side for "parallel"; `valid` [B,T]: which tokens are real, for norms that
-        need it.
+        """Computes one block on x [B,T,d], to [B,T,d]: `calls`, a function (x to y of the same
+        shape) for each mixer, and the feed-forward layer, each with its residual connection, in
+        turn or, for "parallel", side by side, skipping parts that are "none"; `valid` [B,T]: which
+        tokens are real, for norms that need it.
         """
         present = self.present_residuals()
         applied: Iterable[Function] = (*calls, self.feed_forward)

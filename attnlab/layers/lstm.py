@@ -113,8 +113,8 @@ def _recurrence_forward(
     dealt: bool,
 ) -> tuple[tuple[jax.Array, LSTMState], Any]:
     """Computes the results of `recurrence` (outputs h [T,B,H] and last state) from its arguments,
-    and, second, the residuals of its backward pass: recurrent matrix, `valid`, first state, and
-    gates and states of all steps.
+    and, second, the residuals of its backward pass: recurrent matrix, `valid`, first state, states
+    and gates of all steps.
     """
 
     def step(

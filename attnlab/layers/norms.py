@@ -98,8 +98,8 @@ class RMSNorm(Norm):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Computes x / sqrt(mean(x^2) + eps) over the last axis of x [..., d], times the learned
-        scale if there is one. See `Norm.__call__`.
+        """Computes x / sqrt(mean(x^2) + eps) over the last axis of x [..., d], times `added` (0, or
+        1 in a subclass) plus the learned scale [d] if there is one. See `Norm.__call__`.
         """
         wide = widened(x)
         y = wide * jax.lax.rsqrt(jnp.square(wide).mean(axis=-1, keepdims=True) + self.epsilon)
@@ -187,8 +187,9 @@ class BatchNorm(Norm):
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Normalises x [..., d] by mean and variance of the batch's real tokens (`valid` [...]
-        bool) in training, else by running averages; raises `UserError` without `valid`, for a
-        momentum outside [0, 1), or in the training of a task whose loss does not store averages.
+        bool) in training, else by running averages, then scales and shifts it; raises `UserError`
+        without `valid`, for a momentum outside [0, 1), or in training by a loss that does not store
+        averages.
 
         Raises:
           UserError: it is not told which are, or is trained by a loss that does not keep statistics.

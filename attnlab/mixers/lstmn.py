@@ -176,9 +176,9 @@ class LSTMNLayer(nn.Module):
         return Slots(states.h, states.c, valid), reader
 
     def _scan(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """Runs all steps of `inputs` (words [B,T,E], their contributions, which are real) from the
-        state `reader` in a loop that collects attention maps and losses; returns the reader after
-        them, and h and c of each step [B,T,H]; `other`: memory of a second sequence or None.
+        """Runs all steps of `inputs` (words [B,T,E], their contributions, bool [B,T] True at real
+        words) from the state `reader` in a loop that collects attention maps and losses; returns
+        the last reader, and an `LSTMState`, h, c [B,T,H]; `other`: a second text's memory or None.
 
         Args:
           reader: the state before the first step.

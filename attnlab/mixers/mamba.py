@@ -51,7 +51,7 @@ class Mamba(Stateful):
 
     def setup(self) -> None:
         """Creates the input projection, the short convolution, the rates, first step sizes and skip
-        of each head, the gated norm and the output projection.
+        of each head, the gated norm and the output projection; raises UserError as `shape` does.
         """
         shape = self.shape()
         wide = self.expansion * self.width

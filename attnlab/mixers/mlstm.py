@@ -108,7 +108,9 @@ class Mlstm(Stateful):
     def recurrence(
         self, steps: Steps, state: State, valid: jax.Array | None, at_start: bool
     ) -> tuple[jax.Array, Any]:
-        """See `Stateful.recurrence`; also sums ones, n, and divides by it."""
+        """Runs the recurrence as `Stateful.recurrence` does, also over ones in place of values, n,
+        and divides each output by the larger of |n| and e^-m; returns outputs and the new state.
+        """
         v = jnp.pad(widened(steps.v), [(0, 0)] * 3 + [(0, 1)], constant_values=1)
         o, last = super().recurrence(dataclasses.replace(steps, v=v), state, valid, at_start)
         least = jnp.exp(-steps.extras)[..., None]

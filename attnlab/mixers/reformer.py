@@ -180,9 +180,9 @@ class Reformer(Mixer):
         place: jax.Array,
         causal: bool,
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes attention within chunks for hash round `number`, on queries q and values v
-        [B,H,T,D], which `order` sorts by bucket; returns the context [B,H,T,D], and the logarithm
-        of the sum of its weights [B,H,T].
+        """Computes attention within chunks for hash round `number`, on queries q and values v that
+        `order` sorts by bucket, exp(score) divided by the number of rounds that let the pair see
+        each other; returns the context [B,H,T,D] and the log of the sum of these terms [B,H,T].
 
         Args:
           number: of the round, from 0.
@@ -224,9 +224,9 @@ class Reformer(Mixer):
     def sees(
         self, queries: tuple[jax.Array, jax.Array], keys: tuple[jax.Array, ...], causal: bool
     ) -> jax.Array:
-        """Returns whether a hash round lets a query see a key, bool [...,q,k]: they share a bucket,
-        and the key is in the same or the previous chunk (if `causal`, up to `chunk` places before);
-        `queries` and `keys` are (bucket, place in the sorted order), [...,q] and [...,k].
+        """Returns whether a hash round lets a query see a key, bool [...,q,k]: they share a bucket
+        (not that of padding), the key in the same or the previous chunk (if `causal`, 0 to `chunk`
+        places before); `queries`, `keys`: (bucket, place in sorted order), [...,q] and [...,k].
         """
         bucket, place = (numbers[..., :, None] for numbers in queries)
         key_bucket, key_place = (numbers[..., None, :] for numbers in keys)

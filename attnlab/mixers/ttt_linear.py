@@ -110,8 +110,8 @@ class TttLinear(Stateful):
 
     @nn.nowrap
     def _check(self) -> None:
-        """Checks `mini_batch`, `kernel`, `largest` and `chunk`; raises UserError if they do not
-        fit.
+        """Checks that `mini_batch` and `kernel` are at least 1, `largest` is above 0, and `chunk`
+        divides `mini_batch` or is 0; raises UserError if not.
         """
         if min(self.mini_batch, self.kernel) < 1 or self.largest <= 0:
             raise UserError(

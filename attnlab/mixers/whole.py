@@ -34,7 +34,7 @@ class WholeText(Mixer):
         raise NotImplementedError
 
     def begin(self, rows: int, room: int, dtype: Any) -> Any:
-        """Refused: see `Mixer.begin`.
+        """Raises UserError always, since there is no state to begin with: see `Mixer.begin`.
 
         Raises:
           UserError: always.

@@ -171,7 +171,8 @@ def _check(examples: Sequence[AtlasExample]) -> None:
 
 def encode_weights(weights: np.ndarray) -> tuple[float, bytes]:
     """Returns the largest absolute weight of one head and its weights [Tq,Tk] as 16-bit codes on a
-    logarithmic scale, little-endian bytes, with a relative error of at most `ERROR`.
+    logarithmic scale, little-endian bytes, with a relative error of at most `ERROR`, but 0 for
+    weights below `FLOOR` of the largest.
 
     Args:
       weights: [Tq,Tk], finite.

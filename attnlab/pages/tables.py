@@ -73,7 +73,8 @@ def signed(value: float) -> str:
 
 def interval(value: tuple[float, float] | None) -> str:
     """Returns an interval (low, high) as "[low, high]" with as many decimals as show three digits
-    of its width, but at most five digits of its larger end; "-" for None.
+    of its width (4 decimals without a width), but at most five digits of its larger end; from
+    `LONGEST` on with three digits; "-" for None.
     """
     if value is None:
         return NONE

@@ -59,9 +59,9 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
 
 
 def _join(member: Member, address: str, neighbours: int) -> None:
-    """Connects this process to JAX's coordinator at `address`, with all devices of its host or, if
-    several processes of the group run there (`neighbours`) and a launcher counts them, with one;
-    raises `UserError` if that fails.
+    """Connects this process to JAX's coordinator at `address`, with the devices of
+    JAX_LOCAL_DEVICE_IDS if that is set, else with one if several processes of the group run on its
+    host (`neighbours`) and a launcher counts them, else all; raises `UserError` if that fails.
     """
     import jax
 
@@ -86,8 +86,8 @@ def _join(member: Member, address: str, neighbours: int) -> None:
 
 def _local_devices(member: Member, neighbours: int) -> list[int] | None:
     """Returns [number] of this host's one device that this process takes: 0 if CUDA_VISIBLE_DEVICES
-    names only one, else its index on this host; returns None, for all devices, if it is alone there
-    (`neighbours` is 1), its index is unknown or JAX_LOCAL_DEVICE_IDS is set.
+    names only one, else its index on this host; returns None if JAX_LOCAL_DEVICE_IDS names its
+    devices, or, for all devices, if it is alone there (`neighbours` is 1) or its index is unknown.
     """
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
@@ -97,7 +97,7 @@ def _local_devices(member: Member, neighbours: int) -> list[int] | None:
 
 
 def _without_process_flag(argv: Sequence[str]) -> list[str]:
-    """Returns the command line without `--process`, the flag that differs between processes."""
+    """Returns the command line without `--process` and its value (each process has another)."""
     remaining, skip = [], False
     for word in argv:
         if not skip and word != "--process" and not word.startswith("--process="):

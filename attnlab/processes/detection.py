@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
     """Detects from flags (`argv`), environment and JAX whether this process is one of several, and
     returns its `Member`, or None if it works alone; raises `UserError` if the flags are wrong or
-    incomplete.
+    incomplete, or process 0 cannot be found.
 
     Args:
       argv: a command line; other flags are ignored.
@@ -123,8 +123,9 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
 
 
 def of_environment(environ: Mapping[str, str]) -> Hint | None:
-    """Returns a `Hint` with the launcher (srun, mpirun, kubernetes, tpu) that the environment shows
-    and the count and index that it gives this process, or None if there is none.
+    """Returns a `Hint` from the first launcher with variables in `environ`: srun or mpirun (with
+    count, index and index on the host), Kubernetes (with index); else "tpu" alone if the package
+    `libtpu` is installed, else None.
     """
     # set by srun, not in a job's own shell
     if tasks := _numbers(environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"):
@@ -145,8 +146,8 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
 
 def _fill_in(group: Group, hint: Hint, flagged: bool) -> Group:
     """Returns `group` (address, count, index) with missing values from the launcher's hint or JAX's
-    detection, None where neither has one; if JAX fails, raises `UserError`, except that without
-    flags (`flagged` False) mpirun and TPUs go on.
+    detection, None where neither has one; if JAX fails, raises `UserError`, but without flags
+    (`flagged` False) returns `group` under mpirun and (None, 1, 0) on a TPU.
     """
     if not hint.launcher or None not in group:
         return group

@@ -59,8 +59,9 @@ class Group:
                     link.close()
 
     def _next_end(self, worker: Worker, deadline: float = math.inf) -> tuple[int, End] | None:
-        """Waits for the next end of a process that this one is connected to, or of its own worker;
-        returns (index, `End`), or None once the `deadline` (of `time.monotonic`) has passed.
+        """Waits for the next end of a process that this one is connected to, or of its own worker
+        (a lost connection counts); returns (index, `End`), or None once the `deadline` (of
+        `time.monotonic`) has passed.
         """
         indices = {link: index for index, link in self.meeting.links.items() if not link.closed}
         while True:

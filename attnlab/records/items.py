@@ -186,7 +186,8 @@ def _macro_f1(sums: Sequence[float]) -> float:
 
 def bleu(sums: Sequence[float]) -> float:
     """Returns corpus BLEU-4, 0 to 100, from the sums over examples [length of the output, length of
-    the reference, 4 counts of matching n-grams, 4 counts of the output's n-grams].
+    the reference, 4 counts of matching n-grams, 4 counts of the output's n-grams]; 0 if no n-gram
+    matches, or the output has none of an order.
 
     Smoothed exponentially, without effective order: the k-th order without a match has the
     precision 1 / (2^k n-grams).

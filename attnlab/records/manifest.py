@@ -267,8 +267,9 @@ class _Look(TypedDict):
 
 
 def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
-    """Returns a fingerprint of each file in `<workdir>/vocabulary/` by file name, which is its
-    field "sha256" for a JSON file, else the SHA-256 of its bytes; {} without such a folder.
+    """Returns a fingerprint of each file in `<workdir>/vocabulary/` by file name: the field
+    "sha256" of a JSON file that has one, else the SHA-256 of its bytes; leaves out files that
+    cannot be read; {} without such a folder.
 
     It is the checksum that stands in them, which their readers verify; of a file without one, the
     SHA-256 of its bytes. JSON that cannot be read is left out: it is damaged, which its reader

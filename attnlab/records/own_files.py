@@ -134,8 +134,8 @@ def locate(name: str) -> tuple[Path | None, Sequence[str] | None]:
 
 def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
     """Yields the dotted names that the source `content` of the module `name` (a `package` or not)
-    imports: by statements anywhere in it, by `import_module` calls with a quoted name, and by
-    quoted dotted paths; nothing if it is not valid Python.
+    imports: by statements anywhere in it, by `import_module` or `__import__` calls with a quoted
+    name, and by quoted paths `module:word`; nothing if it is not valid Python.
     """
     try:
         tree = ast.parse(content)
@@ -179,9 +179,9 @@ def _foreign_folders() -> tuple[Path, ...]:
 
 
 def read(file: Path, name: str, package: bool = False) -> Source | None:
-    """Reads a file of the user's and returns it as a `Source` (absolute path, SHA-256, path for its
-    copy, bytes), or None if it cannot be read. The `name` is that of its module, "" for a file that
-    is none.
+    """Reads a file of the user's and returns it as a `Source` (absolute path, SHA-256 that does not
+    depend on the kind of line ends, path for its copy, bytes), or None if it cannot be read. The
+    `name` is that of its module, "" for a file that is none.
     """
     try:
         content = file.read_bytes()

@@ -126,8 +126,9 @@ class Code:
 
 
 def code(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
-    """Returns a `Code` with the content of the user's own modules that `configs` name, of all own
-    modules that these import, and of the files from which the settings were read.
+    """Returns a `Code` with the content of the user's own modules that `configs` name, of the
+    files from which the settings were read (JSON left out), and of all own modules that either
+    imports.
 
     Args:
       configs: resolved, as nested mappings.

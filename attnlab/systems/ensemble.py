@@ -96,8 +96,8 @@ def averaged(logits: Sequence[jax.Array]) -> jax.Array:
 
 def ensemble(members: Sequence[Seq2Seq]) -> Ensemble:
     """Returns one `Ensemble` that averages the probabilities of the systems `members`, of a new
-    subclass that stores their classes; its attention needs are those of the members if all of them
-    attend, else none.
+    subclass that stores their classes; its attention needs are the last need of each member, by the
+    member's name, if all of them attend, else none.
     """
     kinds = {f"members_{number}": type(member) for number, member in enumerate(members)}
     needs = {name: need for name, kind in kinds.items() for need in kind.needs.values()}

@@ -118,8 +118,9 @@ class Auxiliary:
         return {"baseline": jnp.zeros(self.length if self.sampling.reward == "to_go" else 1)}
 
     def follow(self, carried: Arrays, tracked: Arrays) -> dict[str, jax.Array]:
-        """Returns {"baseline": the expected rewards}: those in `carried`, each step moved towards
-        the mean reward of a batch, sums "rewards" divided by numbers "rows" in `tracked`.
+        """Returns {"baseline": the expected rewards}: those in `carried`, each step that has rows
+        moved towards the mean reward of a batch, sums "rewards" divided by numbers "rows" in
+        `tracked`.
         """
         assert self.sampling is not None
         mean = tracked["rewards"] / jnp.maximum(tracked["rows"], 1)

@@ -230,7 +230,9 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.traced_init.out_info
 
     def init(self, key: jax.Array) -> Params:
-        """Draws float32 parameters, and sets the output bias by `tokens.with_output_bias`."""
+        """Draws float32 parameters; `tokens.with_output_bias` sets the output bias if the task has
+        `target_ids`.
+        """
         params: Params = self.system.init(key, *self.init_inputs())["params"]
         if (targets := self.target_ids()) is None:
             return params

@@ -187,8 +187,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return {"loss": scores["loss"], "ap": ap, "ap50": ap50, "iou": scores["iou"]}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes "by_class", AP and AP50 of each class that has objects, and a line for each
-        image with its answers, as `answers` writes them.
+        """Computes "by_class", of each class that has objects AP (the mean over thresholds of IoU)
+        and AP50 (at the first, 0.5), and a line for each image with its answers, as `answers`
+        writes them.
         """
         detections, names = self.detections(params, self.of_split(split)), self.data.learned.classes
         precisions = self._precisions(detections, split)

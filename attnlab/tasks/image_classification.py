@@ -107,9 +107,9 @@ class ImageClassification(
     def read(
         cls, config: schemas.ImageClassification, workdir: Path | None, splits: Sequence[str]
     ) -> ImageData:
-        """Reads the images of `splits` and returns them as `ImageData`; their mean, deviation and
-        classes are those saved in `workdir`, else those of the pretrained model (its classes only
-        if all its weights are taken), else those of the training split. See `Task.read`.
+        """Reads the images of `splits` as `ImageData`; mean, deviation and classes are those saved
+        in `workdir`, else of the pretrained model (if not all its weights are taken no classes, and
+        nothing if its channels differ in number), else of the training split. See `Task.read`.
 
         Raises:
           UserError: unreadable data, or what was learned of it is damaged, or a folder of weights

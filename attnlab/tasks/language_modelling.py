@@ -202,8 +202,9 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
     def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
-        """Returns the sums of each batch of a split, of about `rows` rows if not 0, in order where
-        state is carried from one to the next; `stacked`: `params` are of several models.
+        """Returns the sums of each batch of a split; if `rows` is not 0 of about so many rows, the
+        first ones where state is carried from batch to batch, else evenly spaced; `stacked`:
+        `params` are of several models.
         """
         score, state = self._score_all if stacked else self._score, self._first_state(self.at_once)
         if stacked:

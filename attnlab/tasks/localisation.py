@@ -52,9 +52,9 @@ def sums(
     objects: np.ndarray,
     grid: tuple[int, int],
 ) -> np.ndarray:
-    """Returns for each of N captions the sums of the four `SCORES` over its words that name an
-    object, and the number of these words, [N,5], from the attention `weights` of words over the
-    places of an image.
+    """Returns for each of N captions [N,5] sums over its words that name an object: attention
+    inside it, its share of the pixels, 1 if the most attended place touches it, the share of places
+    that touch it, and the number of these words.
 
     Args:
       weights: number of a caption, and of its T words the weights [T,L]; every caption once.

@@ -177,8 +177,9 @@ def maps_of_examples(
 
 
 def _labelled(maps: Maps, sides: Mapping[str, Any], chosen: Sequence[int] | None = None) -> Maps:
-    """Returns `maps` with the labels of their rows and columns, those in `sides` for the side or
-    else numbers; of rows only the labels at the indices `chosen` (None for all).
+    """Returns `maps` with the labels of their rows and columns: "hop 1" and so on for the side
+    "hops", else those in `sides` for the side, else numbers from 0; of rows only the labels at the
+    indices `chosen` (None for all).
     """
 
     def labels(side: Any, count: int) -> Sequence[str]:
@@ -316,8 +317,8 @@ def sides_of(system: System, name: str) -> tuple[str, str]:
 
 
 def stored_labels(task: "AnyTask", example: Example) -> dict[str, Sequence[str]]:
-    """Returns the labels that are stored with the arrays of maps, by their names in the file; see
-    `Task.stored_labels`.
+    """Returns the labels that are stored with the arrays of maps, by their names in the file: those
+    of the first side listed that the example has, else (); see `Task.stored_labels`.
     """
     _, sides = task.model_inputs(example)
     return {

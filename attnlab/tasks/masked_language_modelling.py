@@ -164,10 +164,10 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         return logits if places is None else jnp.take_along_axis(logits, places[..., None], axis=1)
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Computes sums over the hidden tokens of a batch, from logits [B,P,V]: "loss", "hidden",
-        "correct"; and "tokens", those that were read. Of pairs "loss" has both terms,
-        "cross_entropy" that of tokens alone; "pairs" is how many there are, "related" of how many
-        the relation is right.
+        """Computes sums over the hidden tokens of a batch, from logits [B,P,V] (for pairs with
+        those of their relation [B,2], whose loss is added): "loss", "hidden", "correct"; and
+        "tokens", those that were read. Of pairs "cross_entropy" is the loss of tokens alone;
+        "pairs" is how many there are, "related" of how many the relation is right.
         """
         target = jnp.asarray(batch["target"])
         outputs, related = outputs if "relation" in batch else (outputs, None)

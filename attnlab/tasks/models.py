@@ -361,7 +361,8 @@ def _declaring_class(kind: type, name: str) -> Any:
 
 def ratio_scores(ratios: Mapping[str, tuple[str, str]], totals: Totals) -> dict[str, float]:
     """Returns by name the scores that are one sum divided by another; `ratios` has for each score
-    the names of the two, `totals` the sums over a split; raises `UserError` for a missing sum.
+    the names (dividend, divisor), `totals` the sums over a split; raises `UserError` for a missing
+    sum.
 
     Raises:
       UserError: a sum that is not there.

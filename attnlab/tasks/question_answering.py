@@ -146,8 +146,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return jnp.where(inside[..., None], numbers.astype(jnp.float32), _NEVER)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Computes sums over the windows of a batch, from start and end logits [B,T,2]: "loss",
-        "rows", "correct" (both ends); and "tokens", those that were read. Labels are not smoothed.
+        """Computes sums over the windows of a batch, from start and end logits [B,T,2]: "loss" (of
+        a window the mean of start and end), "rows", "correct" (both ends right); and "tokens",
+        those that were read. Labels are not smoothed.
         """
         span = jnp.asarray(batch["span"])
         real, ends = self._real(batch), outputs.swapaxes(1, 2)  # [B,2,T]
@@ -175,8 +176,8 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return {"windows": len(self.of_split(split))}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes "exact" and "f1" of SQuAD, means over questions, and a line "question TAB
-        answer" for every question.
+        """Computes "exact" and "f1" of SQuAD, from 0 to 1, means over questions of the score with
+        the right answer that fits best, and a line "question TAB answer" for every question.
         """
         rows = self.data.rows[split]
         texts = [text for text, _ in self._answered(params, rows, self.of_split(split))]
@@ -207,7 +208,8 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         self, params: Params, rows: Sequence[Question], examples: Examples
     ) -> list[tuple[str, float]]:
         """Returns for each question in `rows` its answer and score: the most probable stretch of
-        its passage over all windows in `examples`, or "" where no answer is likelier.
+        its passage over all windows in `examples`, or "" if questions may be `unanswerable` and no
+        answer is likelier by more than the threshold.
         """
         best: dict[int, tuple[str, float]] = {}
         nothing: dict[int, float] = {}

@@ -191,8 +191,9 @@ def _text_score(
     scored: Scored,
     end: bool,
 ) -> TextScore:
-    """Returns the `TextScore` of a text: its tokens, their character offsets from `places`, log P
-    and hits from `scored`, and how many tokens are unknown; `end` says whether the end is a token.
+    """Returns the `TextScore` of a text: its tokens, their character offsets from `places` (all -1
+    if these are not as many), log P and hits from `scored`, and how many tokens are unknown; `end`
+    says whether the end is a token.
 
     Args:
       vocabulary: of the tokens.
@@ -251,9 +252,9 @@ def score_rows(
     window: int | None = None,
     stride: int | None = None,
 ) -> list[Scored]:
-    """Returns for each row the log P and the hits of its last `scored` ids, which the task's
-    language model reads in windows of `window` tokens that move by `stride`; raises `UserError` for
-    a bad window or stride.
+    """Returns for each row two arrays, the natural log P of its last `scored` ids and whether each
+    was the likeliest, by the task's language model, which reads windows of `window` tokens that
+    move by `stride`; raises `UserError` for a bad window or stride.
 
     Raises:
       UserError: a window or a stride that is less than a token, a stride beyond the window, or a
@@ -290,9 +291,9 @@ def _scored(
     spans: Sequence[tuple[int, slice, slice]],
     rows: Sequence[Row],
 ) -> list[Scored]:
-    """Returns for each row the log P and the hits of its scored ids, computed on batches; `spans`
-    has for each example the number of its row, the slice of the row's scores to fill, and the slice
-    of its scores to take.
+    """Returns for each row two arrays, the natural log P of its scored ids and whether each was the
+    likeliest, computed on batches; `spans` has for each example the number of its row, the slice of
+    the row's scores to fill, and the slice of its scores to take.
     """
     results = [(np.zeros(row.scored), np.zeros(row.scored, bool)) for row in rows]
     for numbers, batch in batches:

@@ -81,8 +81,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return super().loss(params, batch, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Computes sums over the pixels of a batch, from logits [B,H,W,C]: "loss", "pixels",
-        "correct"; and "rows" and "tokens", the images.
+        """Computes sums over the labelled pixels (mask above 0) of a batch, from logits [B,H,W,C]:
+        "loss", "pixels", "correct"; and "rows" and "tokens", the images.
         """
         mask, logits = jnp.asarray(batch["mask"]).astype(jnp.int32), outputs.astype(jnp.float32)
         counted, rows = mask > 0, self.real(batch).sum()

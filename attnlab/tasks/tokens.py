@@ -225,7 +225,7 @@ def with_output_bias(
     config: schemas.Settings, params: Params, tokens: np.ndarray, vocabulary: int
 ) -> Params:
     """Returns `params` with the output bias set to the log frequencies of the target `tokens` of
-    training, if `training.output_bias` is "unigram"; else `params` unchanged.
+    training (each count plus 1), if `training.output_bias` is "unigram"; else `params` unchanged.
 
     "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws
     it.

@@ -100,7 +100,8 @@ class Checkpoints:
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
         """Waits for an earlier save, then starts saving a copy of `tree` as `step` in the
-        background; returns False if that step exists, which then stays as it is.
+        background; returns False if that step exists, which then stays as it is; raises
+        `RuntimeError` if opened read-only.
 
         Args:
           step: the number of updates done.
@@ -115,6 +116,7 @@ class Checkpoints:
         Raises:
           UserError: the disk is full or cannot be written. A failure in the background is raised by
             the next `save`, `wait` or `close`.
+          RuntimeError: these were opened read-only.
         """
         if self.read_only:
             raise RuntimeError("these checkpoints were opened read-only")
@@ -170,9 +172,9 @@ class Checkpoints:
                     opened.close()  # it raises the error of the failed save again
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Reads the newest good step, or exactly the given one, and checks it against its
-        checksums; returns None if nothing was ever saved, raises `UserError` if none is good or
-        fits `like`.
+        """Reads the newest good step, or exactly `step`, checks it against its checksums and
+        returns it as `Restored`; None if `step` is None and nothing was ever saved; raises
+        `UserError` if none is good or fits `like`.
 
         A step that cannot be read, or whose content differs from its checksums, is reported by a
         warning and the next older one is tried; once a good one is found, the damaged are renamed
@@ -184,7 +186,7 @@ class Checkpoints:
           step: None for the newest; a number or "best" for exactly that step.
 
         Returns:
-          The step, or None when nothing was ever saved here.
+          The step, or None when nothing was ever saved here and `step` is None.
 
         Raises:
           UserError: steps are there but none is readable; the wanted one is missing or damaged; the

@@ -71,7 +71,7 @@ def use_precision(precision: str) -> None:
 
 def _cores() -> int:
     """Returns the number of CPU cores that XLA divides its work by (`$NPROC`, else those this
-    process may use), which decides how sums round.
+    process may use, else those of the machine), which decides how sums round.
     """
     setting = os.environ.get("NPROC", "")
     if setting.isdecimal() and int(setting):

@@ -114,8 +114,8 @@ class Layout:
 
     def _general_axes(self, shape: tuple[int, ...]) -> Axes:
         """Returns the mesh axes of an array of this shape by the general rule: "fsdp" for the
-        largest dimension that the size of this mesh axis divides, None for those before it; () for
-        a small array or one without such a dimension.
+        largest dimension (of equal ones the last) that the size of this mesh axis divides, None for
+        those before it; () if that size is 1, the array is small or no dimension fits.
         """
         parts = self.mesh.shape["fsdp"]
         fitting = [place for place, size in enumerate(shape) if size % parts == 0]

@@ -346,7 +346,9 @@ def _decay_progress(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax
 
 
 def _check_decay(peak: float, warmup: int, floor: float, steps: int) -> None:
-    """Raises `UserError` for a floor above the peak, or a warm-up longer than all `steps`."""
+    """Raises `UserError` for a floor below 0 or above the peak, or a warm-up longer than all
+    `steps`; traced values are not checked.
+    """
     if _is_plain(peak, floor) and not 0 <= floor <= peak:
         raise UserError(f"schedule.floor={floor} must be between 0 and schedule.peak={peak}")
     if _is_plain(warmup, steps) and warmup > steps:

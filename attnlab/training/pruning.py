@@ -26,9 +26,9 @@ CHECKPOINTS, ALONE = "checkpoints", "params"
 
 
 def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
-    """Returns the step that a run is used with, and the folders of saved states that can be
-    deleted, all but that step ("best") or all ("best-params"); raises `UserError` for a run that is
-    not done, has no scores or is damaged.
+    """Returns the step that a run is used with, and the folders of saved states to delete: all but
+    that step ("best"), or all ("best-params", or if parameters are saved alone already); raises
+    `UserError` if it is not done, has no scores or is damaged.
 
     Raises:
       UserError: no run, one that is not done or has no scores yet, or a damaged state.
@@ -56,7 +56,7 @@ def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
 def prune(workdir: Path, keep: Keep) -> None:
     """Deletes the saved states of a finished run but the one that is used, after a check of its
     checksums ("best-params": saves its parameters alone and deletes it too), and writes `keep` into
-    the manifest. The caller holds the run's lock.
+    the manifest; does nothing if no state can go. The caller holds the run's lock.
 
     Raises:
       UserError: as `prunable`; or the disk is full. Nothing is gone then.

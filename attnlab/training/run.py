@@ -83,7 +83,8 @@ def _deciding_measures(config: "Settings") -> dict[str, str]:
 
 def check_begun(begun: Manifest, config: "Settings", workdir: Path, code: Code | None) -> None:
     """Raises `UserError` unless the run begun in `workdir`, with the manifest `begun`, has this
-    config, its vocabulary and, once it has trained, the user's `code` (None: as it is now).
+    config (`parallel` and `training.metrics` apart) and its vocabulary, was not pruned and, once it
+    has trained, has the user's `code` (None: as it is now).
     """
     begun.check_config(config, workdir, ignore=("parallel", "training.metrics"))
     begun.check_states(workdir)
@@ -214,7 +215,8 @@ class Run:
 
     def compare(self) -> None:
         """Raises `UserError` unless this process has the config, the user's code, the data and the
-        vocabularies of process 0; with one process it does nothing.
+        vocabularies (with a divided state also the pretrained weights and the manifest) of process
+        0; with one process it does nothing.
 
         Raises:
           UserError: this one has others.

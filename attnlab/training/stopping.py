@@ -13,7 +13,8 @@ def why_ended(
     stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: Collection[int] = ()
 ) -> str:
     """Returns the reason, as text, why training ends early: the values in `scores` (step, value)
-    have not improved for `stop.patience` evaluations; "" while it goes on.
+    have not improved by more than `stop.min_delta` for `stop.patience` evaluations; "" while it
+    goes on.
 
     Args:
       stop: of the config.

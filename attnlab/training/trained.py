@@ -205,8 +205,9 @@ class Trained:
 
     def _factor(self, path: str, layers: Mapping[str, int]) -> float:
         """Returns the factor of the learning rate of the parameter at a path: that of the first of
-        `rates` that matches it, times the decay of its layer. `layers` has the number of layers of
-        each stack.
+        `rates` that matches it (1 if none), times `layer_decay` to the power of the number of
+        layers above it (of all layers for embeddings, 0 for what is in no layer). `layers` has the
+        number of layers of each stack.
         """
         factor = 1.0
         for rate in self.rates:

@@ -158,8 +158,9 @@ class Updates:
         return self.trained.merge(params), step
 
     def best_parts(self, task: "AnyTask", workdir: Path) -> tuple[Params, int]:
-        """Reads the parameters of a trained workdir (of its best step on validation, else the
-        newest), LoRA's beside the others; returns them and the step.
+        """Reads the parameters (their moving average if there is one) of a trained workdir, of its
+        best step on validation, else the newest, LoRA's beside the others; returns them and the
+        step.
 
         Raises:
           UserError: there is no checkpoint, or it is damaged or does not fit.

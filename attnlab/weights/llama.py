@@ -273,8 +273,8 @@ def _activation(file: ForeignConfig, family: Family) -> str:
 
 
 def _window(file: ForeignConfig, family: Family) -> int:
-    """Returns how many keys a query of a local layer sees, itself among them; 0 where no layer is
-    local.
+    """Returns how many keys a query of a local layer sees, itself among them, from the config's
+    `sliding_window` (4096 if that key is missing); 0 where no layer is local.
     """
     if not family.windows or (
         family.windows == "late" and not file.flag("use_sliding_window", False)

@@ -143,7 +143,7 @@ class Names:
     ) -> dict[str, np.ndarray]:
         """Returns the parameters of a system, by path, as arrays of `dtype`, read from the files of
         `where` (tensor name to file); raises `UserError` unless these have exactly the system's
-        tensors, all finite.
+        tensors, all finite; `dropped` ones and equal copies of tied ones may be there too.
 
         Args:
           where: names of tensors and their files.
@@ -164,7 +164,8 @@ class Names:
     def check(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, Name]:
         """Returns the `Name` of each tensor of a system by the tensor's name in `where` (to its
         file); raises `UserError` unless the files have exactly the tensors for parameters of these
-        shapes, of right shape and type. Reads only headers, and the tensors that may be copies of
+        shapes, of right shape and type (also allowed: `dropped` ones, equal copies of tied ones).
+        Reads only headers, and the tensors that may be copies of
         others. Arguments and errors are those of `read`.
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
@@ -184,10 +185,12 @@ class Names:
 
     def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
         """Returns the tensors of a file by name, as arrays of `dtype`, made from the parameters by
-        path; raises `UserError` for a parameter without a `Name`, or beyond the range of `dtype`.
+        path; raises `UserError` for a parameter without a `Name`, or with NaN, infinity or numbers
+        beyond the range of `dtype`.
 
         Raises:
-          UserError: parameters that the table has no name for, or that `dtype` cannot hold.
+          UserError: parameters that the table has no name for, that are not finite, or that
+            `dtype` cannot hold.
         """
         shapes = {path: array.shape for path, array in parameters.items()}
         return {

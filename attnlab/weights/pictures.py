@@ -67,7 +67,8 @@ class Pictures:
 
     def check(self, where: str) -> "Pictures":
         """Returns itself; raises `UserError`, beginning with `where`, if a standard deviation of
-        pixels is not above 0, or if resized images do not contain the size that the model reads.
+        pixels is not above 0 and finite, or if images are resized to another size than the model
+        reads, unless this is a square that fits into the resized image.
         """
         height, width, _ = self.shape
         if not all(0 < value < math.inf for value in self.deviation):

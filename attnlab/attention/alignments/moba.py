@@ -143,8 +143,8 @@ def rolled(x: jax.Array, shift: jax.Array) -> jax.Array:
 
 
 def routed(gates: jax.Array, visible: jax.Array, current: jax.Array, blocks: int) -> jax.Array:
-    """Chooses the blocks that a query attends to, its own and the visible ones before it that fit
-    best: bool [B,H,Tq,N].
+    """Chooses at most `blocks` blocks that a query attends to, its own and those before it with the
+    largest `gates`, if `visible`: bool [B,H,Tq,N].
 
     Args:
       gates: [B,H,Tq,N], how well each block fits.

@@ -80,8 +80,8 @@ def followed(
     baseline: jax.Array, rewards: jax.Array, valid: jax.Array, decay: float = DECAY
 ) -> jax.Array:
     """Returns the moving-average baseline, [1] or [T], after a batch of rewards [B,1] or [B,T],
-    decay * baseline + (1 - decay) * mean over rows, without gradient; entries of steps that are
-    valid in no row stay unchanged.
+    decay * baseline + (1 - decay) * mean over the rows that are `valid` (for [B,1]: at any step),
+    without gradient; entries of steps that are valid in no row stay unchanged.
 
     Args:
       baseline: as wide as the rewards.

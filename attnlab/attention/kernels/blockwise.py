@@ -89,7 +89,9 @@ class Blockwise:
         return self.misfit(type(inputs.align))
 
     def __call__(self, inputs: AttentionInputs) -> jax.Array:
-        """Computes the context [B,H,Tq,Dv] of a look."""
+        """Computes the context [B,H,Tq,Dv] of the attention `inputs` block by block, without maps
+        of all pairs, also for its gradients; returns it in the dtype of the values.
+        """
         block, arrays = prepared(inputs, self.block)
         assert isinstance(inputs.align, Alignment)
         ways = FORMS[inputs.align.form]

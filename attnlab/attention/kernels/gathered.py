@@ -127,8 +127,8 @@ def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 def attended(
     q: jax.Array, k: jax.Array, v: jax.Array, index: jax.Array, allowed: jax.Array, size: int = 1
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes softmax attention of q to the `allowed` keys of the blocks numbered `index` in k and
-    v, some queries at a time: context [B,K,G,Tq,Dv] and weights [B,K,G,Tq,n*size], float32.
+    """Computes softmax attention of scaled q to the `allowed` keys of the blocks (of `size` keys)
+    numbered `index` in k and v: context [B,K,G,Tq,Dv] and weights [B,K,G,Tq,n*size], float32.
 
     Args:
       q: scaled queries [B,K,G,Tq,A]; k [B,K,Tk,A]; v [B,K,Tk,Dv].

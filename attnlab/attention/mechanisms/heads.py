@@ -204,9 +204,9 @@ class HeadsAttention(Attention):
 
     def initial_history(self, memory: Any) -> History | None:
         """Creates the `History`, the states of score and alignment, before the first query on a
-        memory, or None if neither depends on earlier queries; raises UserError if the score does
-        and the mechanism does not support it. None too if only the alignment does and the mechanism
-        does not support it. See `Attention.initial_history`.
+        memory, or None if neither depends on earlier queries; if the mechanism does not support
+        such dependence, raises UserError for the score's and returns None for the alignment's. See
+        `Attention.initial_history`.
 
         Raises:
           UserError: the score depends on earlier looks, and the mechanism does not support it.

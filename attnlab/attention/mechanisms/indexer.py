@@ -148,8 +148,9 @@ class LightningIndexer(MultiHead):
 
     def gathers(self, look: AttentionInputs) -> bool:
         """Returns whether the chosen keys of the attention inputs `look` are to be gathered in
-        place of masking the others: true if the memory is long, scores are plain inner products,
-        the alignment is softmax without dropout, and no maps are needed.
+        place of masking the others: true if keys are selected, the memory is long, the kernel is
+        "auto", scores are plain inner products, the alignment is softmax without dropout, and no
+        maps, history or interventions on weights are needed.
         """
         able = look.product and look.bias is None and look.relative is None and look.between is None
         able &= type(look.align) is Softmax and look.history is None and not self.drop.active

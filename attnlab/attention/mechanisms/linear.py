@@ -116,8 +116,8 @@ class Linear(Attention):
         positions: Where = 0,
     ) -> LinearMemory:
         """Computes the features of keys and the values of a source [B,Tk,ds], and returns a
-        `LinearMemory` of both, with spare slots up to `capacity`, and of their sum over tokens j,
-        features_j values_j. See `Attention.remember`.
+        `LinearMemory` of both, with spare slots up to `capacity`, and of the sum over tokens j of
+        the outer products of features_j and [values_j ; 1]. See `Attention.remember`.
         """
         real, length = written(source, valid, capacity)
         where = token_positions(positions, source.shape[1])
@@ -180,8 +180,8 @@ class Linear(Attention):
     ) -> tuple[jax.Array, Sums]:
         """Mixes x [B,T,d] causally by a recurrence over the sum of features times values,
         continuing from `state`, and returns y [B,T,d] and the new `Sums`; under another view it
-        attends from x to all of x, or raises UserError if there is a state. See `Mixer.mix`. The
-        state has one size.
+        attends from x to what that shows of x and returns empty `Sums`, or raises UserError if
+        there is a state. See `Mixer.mix`. The state has one size.
 
         Raises:
           UserError: a view that is not causal alone, or a state and segments.

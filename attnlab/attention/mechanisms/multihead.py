@@ -189,8 +189,8 @@ class MultiHead(HeadsAttention):
 
     def is_plain(self, queries: int, memory: Any) -> bool:
         """Returns whether `read` may compute attention of `queries` queries to a memory directly:
-        queries or keys are few, score, alignment, positions and kernel are the plain ones, no
-        subclass overrides a hook, and no intervention changes weights.
+        the kernel is "plain" or (with few queries or keys, without cuDNN) "auto", score, alignment
+        and positions are plain, no subclass overrides a hook, no intervention changes weights.
         """
         parts = type(self.fit), type(self.align), type(self.scheme)
         plain = parts == (ScaledDot, Softmax, PositionScheme) and not self.fit.over

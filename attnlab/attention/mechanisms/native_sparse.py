@@ -202,10 +202,10 @@ class NativeSparse(Attention):
     def read(  # type: ignore[override]
         self, query: jax.Array, memory: SparseMemory, view: View = EVERYTHING, weights: bool = False
     ) -> Reading:
-        """Computes causal attention of a query [B,Tq,d] to a memory as a gated sum of three
-        branches (means of blocks, selected blocks, a window of recent tokens), and returns a
-        `Reading`, with maps of the branches side by side if requested or recorded. See
-        `Attention.read`.
+        """Computes causal attention of a query [B,Tq,d] to a memory, whatever the view's rule, as a
+        gated sum of three branches (means of blocks, selected blocks, a window of recent tokens),
+        and returns a `Reading`, with maps of the branches side by side if requested or recorded.
+        See `Attention.read`.
         """
         batch, queries, shared = len(query), query.shape[1], self.shared()
         view = view.onto(memory, query)

@@ -161,8 +161,8 @@ class Synthesizer(HeadsAttention):
 
     def pairs(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
         """Computes the scores [B,H,tq,tk] float32 of a block at positions i and j: hidden `queries`
-        times learned columns for j (dense form), or entries (i, j) of a learned table (random
-        form); `keys` are not used. See `AttentionInputs.score`.
+        times learned columns for j plus a bias (dense form), or entries (i, j) of a learned table,
+        whole or factorised (random form); `keys` are not used. See `AttentionInputs.score`.
         """
         if self.form == "dense":
             columns, bias = take_at(self.columns, j, 2), take_at(self.column_bias, j, 1)

@@ -48,8 +48,9 @@ class CoPE(PositionScheme):
         self, q: jax.Array, scores: jax.Array, mask: jax.Array | None, view: View, scale: float
     ) -> jax.Array:
         """Returns the scores [B,H,Tq,Tk], each plus `scale` times the inner product of query q with
-        a learned vector for the number of keys from key j to the query, counted by the gates
-        sigmoid(score) and interpolated between whole numbers. See `PositionScheme.of_rows`.
+        a learned vector for the number of keys from key j to the query: the sum of the gates
+        sigmoid(score) of the keys in `mask`, at most the field `count` - 1, interpolated between
+        whole numbers. See `PositionScheme.of_rows`.
         """
         table = self.param("table", nn.initializers.zeros, (self.count, q.shape[-1]))
         if not scores.shape[-1]:

@@ -92,8 +92,9 @@ class Dense(Rule):
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """Returns the entries of the given mask at query positions i and key positions j, a bool
-        array broadcastable to [B,H,tq,tk], False for positions outside of the mask. Its last row
-        belongs to the position of its last column. See `Rule.allows`.
+        array broadcastable to [B,H,tq,tk], False for positions outside of the mask; an axis of
+        size 1 holds for all positions. Its last row belongs to the position of its last column. See
+        `Rule.allows`.
         """
         allowed = jnp.asarray(self.allowed)
         allowed = allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)

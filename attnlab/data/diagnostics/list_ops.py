@@ -73,7 +73,8 @@ class ListOps(Drawn):
 
     def _tree(self, draw: random.Random, depth: int, words: list[str]) -> int:
         """Draws an expression at the nesting level `depth` (from 1), appends its words to the list
-        `words` and returns its value, 0 to 9; beyond the greatest depth or length it is a digit.
+        `words` and returns its value, 0 to 9; it is a digit with probability 3/4, and always beyond
+        the greatest depth or length.
         """
         if depth > self.depth or draw.random() > _SHARE or len(words) > self.longest:
             digit = below(draw, 10)

@@ -184,8 +184,8 @@ class SingleQueryRecall(Drawn):
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws a `Row`: pairs of keys and values, then "?" and a key that has occurred, where the
-        answer is its value; the group is the distance to the last occurrence of the key. See
-        `Drawn.draw_row`.
+        answer is its value; the group is the distance in words to the last occurrence of the key.
+        See `Drawn.draw_row`.
         """
         pairs = self._pairs(split)
         value = [below(draw, self.values) for _ in range(self.keys)]

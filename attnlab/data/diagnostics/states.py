@@ -58,8 +58,8 @@ class StateTracking(Drawn):
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws a `Row`: random elements of the group (`tested` of them in "test" if set), where
-        the answer at each is the product of all elements so far; the groups of the answers are
-        their positions, rounded up to powers of 2. See `Drawn.draw_row`.
+        the answer at each is the product of all elements so far, the latest on the left; the groups
+        of the answers are their positions, rounded up to powers of 2. See `Drawn.draw_row`.
         """
         length = (self.tested or self.length) if split == "test" else self.length
         table = products(self.of, 2 if self.of == "parity" else self.order)

@@ -88,8 +88,8 @@ class BoxedData(AnnotatedData[Judged]):
 
     def encoded(self, content: Boxed, split: str) -> Split:
         """Encodes a split of images with at most M objects as a `Split` with the columns "image",
-        "boxes" [N,M,4] (middle and sides as shares of the image), "labels" [N,M] (class + 1, 0 for
-        none) and "real" [N] ones. See `Dataset.encoded`.
+        "boxes" [N,M,4] (row and column of the middle, height, width, as shares of the image),
+        "labels" [N,M] (class + 1, 0 for none) and "real" [N] ones. See `Dataset.encoded`.
         """
         self.check_learned(content, split)
         count, slots = len(content.images), max(map(len, content.labels))
@@ -108,9 +108,9 @@ class BoxedData(AnnotatedData[Judged]):
 
 
 def _all_boxes(content: Boxed) -> list[Judged]:
-    """Returns for each image the boxes [M,4] (middle and sides as shares of the image), class
-    numbers [M] from 0 and crowd flags [M] of all its objects, also of those not learned, for
-    scoring.
+    """Returns for each image the boxes [M,4] (row and column of the middle, height, width, as
+    shares of the image), class numbers [M] from 0 and crowd flags [M] of all its objects, also of
+    those not learned, for scoring.
     """
     numbers = {label: number for number, label in enumerate(content.classes)}
     sides, judged = np.tile(np.array(content.images.shape[1:3], np.float64), 2), []

@@ -298,7 +298,7 @@ def fit_objects(
 def _fitted(objects: Objects, size: tuple[int, ...], side: int, where: str) -> np.ndarray:
     """Returns the boxes of objects in an image of `size` (height, width) as [K,4], first row, first
     column, height and width, resized to side x side pixels if `side` is not 0; raises `UserError`
-    for a box more than a pixel outside the image.
+    for a box more than a pixel outside the image or with a negative side.
     """
     height, width = size
     fitted = np.zeros((len(objects), 4))

@@ -200,8 +200,9 @@ class ImageRows(Resized, Rows):
 
 
 def _path_or_bytes(where: str, cell: object) -> Path | bytes:
-    """Returns the image in a cell as the path of a file or as bytes, b"" for a blank cell; raises
-    `UserError`, which begins with `where`, for any other cell.
+    """Returns the image in a cell, or in "bytes" or else "path" of a dict in it, as the path of a
+    file or as bytes, b"" for a blank cell; raises `UserError`, which begins with `where`, for any
+    other cell.
     """
     if isinstance(cell, dict):  # as `datasets` has it
         cell = cell.get("bytes") or cell.get("path")

@@ -175,8 +175,8 @@ class Painted(Sized):
         return size, colour, SHAPES[below(draw, len(SHAPES))]
 
     def _noisy(self, draw: random.Random, image: np.ndarray) -> np.ndarray:
-        """Returns an image with a uniform random integer in -noise to noise added to every number,
-        clipped to 0 to 255; unchanged if `noise` is 0.
+        """Returns an image with a random integer in -noise to noise added to every number, clipped
+        to 0 to 255; unchanged if `noise` is 0.
         """
         if not self.noise:
             return image

@@ -46,7 +46,7 @@ class Solution:
 def solve(count: Count, start: int, wanted: float) -> Solution:
     """Finds the whole number at which `count`, a function that grows, is nearest to `wanted`,
     searching from the accepted number `start`; returns a `Solution`: the number, its count, and a
-    note if nothing nearer exists.
+    note, "" unless a refused value ended the search or the count never changes.
 
     Args:
       count: the count at a value; grows with it; raises `UserError` for a value that the config
@@ -149,7 +149,8 @@ def _nearest(points: Points, values: range, wanted: float) -> int:
 def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     """Finds the value of the budget's knob (a setting) at which a wanted candidate's count is
     nearest to that of the variant to match; returns a dict of knob, value, both counts, `matched`
-    and a note; raises `UserError` if the candidate sets the knob.
+    and a note; raises `UserError` if tuning sets the knob, or a variant sets the common one (the
+    variant to match may).
     """
     assert plan.budget is not None
     knob = plan.budget["knobs"].get(wanted.variant, plan.budget["knob"])

@@ -18,7 +18,7 @@ from attnlab.training.updates import Updates
 def step_work(config: Settings, task: Any) -> Work:
     """Returns the `Work` (FLOPs and more) of one training step (forward, backward, update) on the
     mean batch of an epoch of the task's data, with the paths of the trained parameters that get no
-    gradient as `idle`.
+    gradient and are no running averages as `idle`.
 
     The mean batch has the mean width of the batches of an epoch, and as many rows as give their
     mean number of positions, both rounded: exact except for rounding if the cost is linear in the

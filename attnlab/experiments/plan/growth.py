@@ -153,7 +153,7 @@ def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
 
 def check_begun(candidate: Candidate, directory: Path) -> None:
     """Raises `UserError` if a trial of a candidate has begun in `directory` with another config
-    than the candidate's; the message names the settings.
+    than the candidate's, apart from `parallel` and `seed`; the message names the settings.
 
     Raises:
       UserError: they have another one; the message names the fields.

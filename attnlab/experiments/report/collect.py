@@ -312,7 +312,7 @@ def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
 
 def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
     """Returns (host, begin, end) of each process that worked on a trial, from its events; the end
-    is that of the last step recorded before the next start.
+    is the time of the last step or end event before the next start.
     """
     spans: list[tuple[str, float, float]] = []
     for event in events:

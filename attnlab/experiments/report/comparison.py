@@ -246,8 +246,8 @@ def _valued(row: Row, basis: Basis) -> Row:
 
 
 def _against(rows: Sequence[Row], base: Row, family: Family) -> list[Row]:
-    """Returns the rows with their differences to the baseline (None for rows that are not in
-    `family`) and the number of seeds that they share with it.
+    """Returns the rows with their differences to the baseline (None for the baseline and for rows
+    that are not in `family`) and the number of seeds that they share with it.
     """
     differences = family.against(base.name)
     shared = {row.name: len(row.values.keys() & base.values.keys()) for row in rows}
@@ -258,8 +258,8 @@ def _against(rows: Sequence[Row], base: Row, family: Family) -> list[Row]:
 
 
 def _why(record: Record, basis: Basis) -> str:
-    """Returns in words why a trial has no value of the measure: its state, or what is missing in
-    its scores.
+    """Returns in words why a trial has no value of the measure: its state if it is not done, else
+    what a derived measure lacks, that no finite score is on record, or that it is not scored yet.
     """
     if record.seen.state != "done":
         return record.seen.word

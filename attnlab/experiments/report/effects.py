@@ -119,7 +119,7 @@ def _settings(records: Records) -> dict[str, dict[str, str]]:
 def crossed(settings: Settings, baseline: str) -> tuple[Effect, ...]:
     """Returns, without numbers, the main effects (and pairwise interactions, unless more than
     `MOST` effects) of variants that are a complete cross of two factors or more, from `settings`
-    (variant to setting name to value); () for another design.
+    (variant to setting name to value); () for another design or more than `MOST` main effects.
     """
 
     def count(*groups: Sequence[str]) -> int:

@@ -30,8 +30,9 @@ class Environment:
 
 
 def environment(records: Sequence[Record]) -> Environment:
-    """Returns an `Environment` of the facts in all trials' manifests: those that all trials share,
-    and those in which they differ, each with its values and the names of the trials of each value.
+    """Returns an `Environment` of the facts in all trials' manifests: those that all trials share
+    (of the user's code, all that have the fact), and those in which they differ, each with its
+    values and the names of the trials of each value.
     """
     begun = [(run.seen.trial.name, _facts(run.manifest)) for run in records if run.manifest]
     shared: dict[str, str] = {}

@@ -143,8 +143,8 @@ def _kind(
 
 def _wholes(configs: Mapping[str, Settings], baseline: str, free: set[str]) -> list[str]:
     """Returns the names of the variants whose changes to the baseline's config (`configs` by
-    variant) are exactly those that other variants make one at a time, as of `sweep --without`; the
-    tuned or solved settings `free` do not count.
+    variant) are exactly those that other variants make one at a time, as of `sweep --without`, or
+    that change nothing; the tuned or solved settings `free` do not count.
     """
     usual = configs.get(baseline, {})
     changes = {

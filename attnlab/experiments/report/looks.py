@@ -70,8 +70,9 @@ def first_look(records: Records) -> str | None:
 
 
 def _added(records: Records) -> dict[str, list[str]]:
-    """Returns the names of the variants and of the seeds all of whose reported trials began after
-    the first look at the test split, by "Variants" and "Seeds".
+    """Returns, by "Variants" and "Seeds", the names of the variants whose reported trials all began
+    after the first look at the test split, and the seeds for which this holds within the other
+    variants; a key without names is left out.
     """
     first = math.inf  # where nobody has looked, or a record has no time
     with contextlib.suppress(ValueError):

@@ -110,7 +110,7 @@ def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ())
 
 def _difference_with_p(row: Row) -> str:
     """Returns a row's difference to the baseline with its p value as text, such as "-0.500 (p <
-    0.001)"; "-" without a difference.
+    0.001)"; without a p value the difference alone, and "-" without a difference.
     """
     if row.difference is None:
         return NONE
@@ -188,8 +188,8 @@ def _difference(row: Row, baseline: str, gap: Difference | None) -> tuple[str, s
 
 
 def budget(candidate: Candidate) -> str:
-    """Returns in words how near a candidate is to its budget, "matched within 0.4 %" or "NOT
-    MATCHED (+3 %)"; "-" if it has none.
+    """Returns in words how near a candidate is to its budget: "matched" if exactly, "matched within
+    0.4 %", or "NOT MATCHED (+3 %)"; "-" if it has none.
     """
     if candidate.budget is None:
         return NONE

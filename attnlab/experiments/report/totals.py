@@ -38,9 +38,9 @@ class Taken:
 
 
 def taken(records: Sequence[Record]) -> Taken:
-    """Returns a `Taken`: over the trials that have begun, their number and the sums of steps,
-    FLOPs, transcendentals, examples, tokens and seconds; a sum is None if a trial with steps has no
-    record of it.
+    """Returns a `Taken` of the trials that have begun: their number and the sums of steps, FLOPs,
+    transcendentals, examples, tokens (these three None if a trial with steps has no record of it)
+    and seconds, of which trials in one program have equal shares.
     """
     begun = [run for run in records if run.effort.began is not None]
     steps = [run.effort.steps for run in begun]
@@ -74,8 +74,9 @@ def _tokens(record: Record) -> float | None:
 
 
 def table(records: Records) -> Table:
-    """Returns a table of total costs, with a row for the reported trials of each variant and one
-    for all its trials where these are more.
+    """Returns a table of total costs, with a row for the reported trials of each variant, and one
+    for all its trials if these are more or none is reported yet; optional columns without a number
+    are left out.
     """
     rows: list[tuple[str, ...]] = []
     for variant in records.plan.variants:

@@ -180,8 +180,8 @@ def _power(
     family: rules.Family, weights: Mapping[str, float], at_least: float, seeds: int
 ) -> Power | None:
     """Returns a `Power`: the smallest distance of a contrast from its bound that `seeds` seeds
-    find, and how many seeds the observed distance needs (None if unknown), or None without a spread
-    or with one seed.
+    find, and how many seeds the observed distance needs (None if too many, or if it is only
+    rounding), or None without a spread or with fewer than two seeds.
     """
     estimate = family.model.estimate(weights)
     if estimate.error is None or seeds < 2:

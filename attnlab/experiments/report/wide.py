@@ -14,8 +14,9 @@ HEAD = ("variant", "candidate", "seed", "state", "chosen", "steps")
 
 
 def as_wide_csv(records: Records) -> str:
-    """Returns CSV (RFC 4180) with one row for every trial of the plan: its settings, all scores,
-    derived measures and costs; numbers are not rounded, missing ones are empty.
+    """Returns CSV (RFC 4180) with one row for every trial of the plan: its facts and steps, the
+    settings in which candidates differ, all scores, derived measures and costs; numbers are not
+    rounded, missing ones are empty.
 
     Columns: `HEAD`; the settings in which candidates differ; the scores of each split, "valid
     loss"; derived measures that the plan asks for; and the costs.

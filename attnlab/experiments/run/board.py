@@ -195,7 +195,8 @@ def summary(seen: Iterable[Seen], slots: int = 0) -> str:
 
 def remaining(seen: Sequence[Seen], slots: int) -> float | None:
     """Estimates the remaining seconds of a sweep that runs `slots` trials at a time (0: as many as
-    now) from the durations of its trials so far; returns None if none is known or nothing runs.
+    now) from the durations of its trials so far; returns None if none is known, or if `slots` is
+    0 and nothing runs.
 
     Args:
       seen: all trials.

@@ -102,8 +102,8 @@ def blocking(plan: Plan, directory: Path) -> list[Seen]:
 
 def freeze(plan: Plan, directory: Path) -> Choice:
     """Chooses a candidate, by the `valid.json` of its trials, for every variant that has none yet,
-    writes `choice.json` and returns the whole choice; raises `UserError` if a variant has no
-    candidates.
+    notes a changed choice in `looks.jsonl`, writes it to `choice.json` and returns the whole
+    choice; raises `UserError` if a variant has no candidates.
 
     A frozen choice stays: a plan that has grown adds variants, and new seeds do not reopen it.
       Failed trials are left out, and named in it; the caller decides whether that is accepted

@@ -141,8 +141,8 @@ class Study:
         return {key: _rounded(params[key], values) for key, values in self._search.space.items()}
 
     def _asked(self, trial: "optuna.trial.FrozenTrial") -> Asked:
-        """Converts a trial of Optuna's to an `Asked`: its settings with the values that a config
-        has, its state, and its value if it is complete.
+        """Converts a trial of Optuna's to an `Asked`: its number, its settings with the values that
+        a config has, its state, and its value if it is complete, else None.
         """
         tuned = {key: trial.params[key] for key in self._search.space}
         ranges = self._search.space.items()

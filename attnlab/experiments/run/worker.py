@@ -375,8 +375,8 @@ def work(
 
 
 def _advanced(directory: Path, part: Part) -> bool:
-    """Advances the search of a sweep that has no launcher, and returns whether it has new trials,
-    always False without a search or if this worker has only a part of the trials.
+    """Advances the search of a sweep that has no launcher, and returns whether it goes on or jobs
+    are due, always False without a search or if this worker has only a part of the trials.
     """
     if Plan.of_sweep(directory).search is None or part != WHOLE:
         return False

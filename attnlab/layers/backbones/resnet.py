@@ -175,8 +175,8 @@ class ResNet(Convolutional):
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Computes feature maps [B,h,w,C] of images [B,H,W,C'] by the stem, all residual blocks and
-        (if norms come first) a last norm; `valid` [B]: which images are real, for norms; raises
-        `UserError` for too small images. See `Backbone.__call__`.
+        (if norms come first) a last norm with ReLU; `valid` [B]: which images are real, for norms;
+        raises `UserError` for invalid fields or too small images. See `Backbone.__call__`.
         """
         at_least(1, "resnet", width=self.width)
         large, stages = self.stem == "imagenet", self.stages

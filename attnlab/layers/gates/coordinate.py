@@ -53,7 +53,8 @@ class Coordinate(Factor):
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Computes the gate g [B,H,W,C] of x [B,H,W,C] as the product of a gate for each row and
         one for each column, made of the means along rows and columns; `valid` [B]: which images are
-        real, for the norm inside. See `Factor.factor`.
+        real, for the norm inside; raises `UserError` for fields below their minimum. See
+        `Factor.factor`.
         """
         height, channels, wide = x.shape[1], x.shape[-1], widened(x)
         means = jnp.concatenate([wide.mean(axis=2), wide.mean(axis=1)], axis=1).astype(x.dtype)

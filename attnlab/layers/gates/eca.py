@@ -42,7 +42,8 @@ class EfficientChannel(Factor):
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Computes the gate g [B,1,1,C] of x [B,H,W,C]: sigmoid of a one-dimensional convolution
-        along the channels of their means over pixels; `valid` is not used. See `Factor.factor`.
+        along the channels of their means over pixels; `valid` is not used; raises `UserError` for
+        an even or negative kernel. See `Factor.factor`.
         """
         channels = x.shape[-1]
         size = self.size(channels)

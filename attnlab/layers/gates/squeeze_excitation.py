@@ -44,8 +44,9 @@ class SqueezeExcitation(Factor):
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Computes the gate g [B,1,1,C] of x [B,H,W,C]: sigmoid of an MLP with one hidden layer on
-        the channels' mean or maximum over pixels (the sum of both results for both); raises
-        `UserError` for other `pools`; `valid` is not used. See `Factor.factor`.
+        the channels' mean or maximum over pixels (of the sum of both results for both); raises
+        `UserError` for other `pools` or a reduction below 1; `valid` is not used. See
+        `Factor.factor`.
         """
         channels = x.shape[-1]
         inner = Dense(reduced(self, channels, self.reduction), self.bias, name="inner")

@@ -162,9 +162,9 @@ def _learn(
 def _layer_gradients(
     weights: Layers, norm: Norm, examples: Examples
 ) -> list[tuple[jax.Array, jax.Array]]:
-    """Returns a pair for every layer of the inner network, with `weights` and N = `norm`: its
-    inputs x_{l-1}(k_j) [B,H,C,m] for the keys, and the gradients eta_j g_j [B,H,C,n] of the loss of
-    the examples by its outputs.
+    """Returns a list with a pair for every layer of the inner network, with `weights` and N =
+    `norm`: its inputs x_{l-1}(k_j) [B,H,C,m] for the keys, and the gradients eta_j g_j [B,H,C,n] of
+    the loss of the examples by x W + b, before GELU or norm.
     """
     x, inputs, pullbacks = examples.k, [], []
     for number, layer in enumerate(weights, start=1):

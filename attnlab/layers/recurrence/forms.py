@@ -100,8 +100,8 @@ def _run(
     step: Step, chunked: Any, inputs: tuple[Any, ...], state: jax.Array | None, chunk: int
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the outputs [B,H,T,E] and the last state of a recurrence over `inputs` (arrays
-    [B,H,T,...] or None) from `state` (None: zeros), token by token with the function `step` or,
-    with the function `chunked`, in chunks of size `chunk` (0: chosen by the length).
+    [B,H,T,...] or None) from `state` (None: zeros), in chunks of `chunk` tokens (0: 64, or 32 if it
+    erases) with the function `chunked`, or token by token with `step` if `chunk` or T is 1.
     """
     length, columns = inputs[0].shape[2], inputs[2].shape[-1]
     kind = inner_dtype(*(x for x in inputs if x is not None))

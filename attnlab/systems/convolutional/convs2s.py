@@ -134,9 +134,9 @@ class DecoderLayer(nn.Module):
         first: jax.Array | int,
     ) -> tuple[jax.Array, jax.Array, Any]:
         """Computes one decoder layer on h [B,T,d] and embedded words g [B,T,f]: convolution of h
-        after its inputs `past`, attention to the source's memory `attended` if any, with `looks` as
-        its history, residual sums; returns the next h, the convolution's last inputs and the new
-        history.
+        after its inputs `past`, attention to the memory `attended` (if any) with history `looks`,
+        its contexts times `scale` [B], residual sums times sqrt(1/2); returns the next h, the
+        convolution's last inputs and the new history.
 
         Args:
           h: [B,T,d], of the layer below.
@@ -235,8 +235,8 @@ class ConvS2S(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """Encodes source ids [B,S] by convolutions to an `Encoded`: the memory of every decoder
-        layer's attention (keys: states, values: states plus embeddings) and sqrt(m) [B], m the
-        length of the source. See `Seq2Seq.encode`.
+        layer's attention (keys: states, values: sqrt(1/2) times states plus embeddings) and sqrt(m)
+        [B], m the number of real tokens in the source. See `Seq2Seq.encode`.
         """
         valid = self.real(source)
         positions = jnp.arange(source.shape[1])

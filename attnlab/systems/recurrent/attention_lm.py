@@ -158,9 +158,9 @@ class AttentionLanguageModel(StackedReader, kw_only=True):
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Returns the attention maps of a pass by path, made from the variables `collected`, cut to
-        the words that were read, [B,H,T,T]; earlier words and the slot of zeros are left out. See
-        `System.maps`.
+        """Returns the `AttentionMap` of each attention of a pass by its path, made from the
+        variables `collected`, weights cut to the words that were read, [B,H,T,T]; earlier words and
+        the slot of zeros are left out. See `System.maps`.
         """
         maps = super().maps(collected)
         return {
@@ -174,9 +174,9 @@ class AttentionLanguageModel(StackedReader, kw_only=True):
 
     def _contexts(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
         """Computes the contexts [B,T,n] of outputs [B,T,H], each attending to the `window` slots
-        before it in `slots` [B,L+T,H], as far as `filled` [B,L+T] is True, in blocks if that takes
-        fewer scores. The last T slots are the outputs themselves. While maps are collected, this is
-        one block.
+        before it in `slots` [B,L+T,H] where `filled` [B,L+T] is True, and always to the last of
+        them, in blocks if that takes fewer scores. The last T slots are the outputs themselves.
+        While maps are collected, this is one block.
 
         Query t has position L + t - 1, since it must not see its own output.
         """

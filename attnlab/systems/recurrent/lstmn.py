@@ -58,9 +58,9 @@ class OfSteps(System):
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Returns the attention maps of a pass by path, made from the variables `collected`, those
-        of intra-attention cut to the steps that were read, [B,H,T,T]; slot 0 and what was read
-        before are left out.
+        """Returns the `AttentionMap` of each attention of a pass by its path, made from the
+        variables `collected`, those of intra-attention cut to the steps that were read, [B,H,T,T];
+        slot 0 and what was read before are left out.
 
         Of a single step nothing is left but itself, which no step sees; its slot is not there yet
         where spare slots are left out.
@@ -176,7 +176,8 @@ class LSTMNLanguageModel(OneText, LanguageModel, kw_only=True):
     ) -> tuple[jax.Array, tuple[Past, ...]]:
         """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in
         `state`, and the state after them, a tuple of a `Past` for each layer; texts longer than 2
-        `span` are read in pieces of `span` words (of 8 if that is more). See `LanguageModel.read`.
+        n, n the greater of `span` and 8, are read in pieces of n words, unless maps are collected.
+        See `LanguageModel.read`.
 
         Each step carries arrays as long as its piece. While maps are collected, the text is read in
         one pass.

@@ -273,7 +273,8 @@ class Stacked(System, kw_only=True):
     @nn.nowrap
     def _describe_matrix(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
         """Returns a `Where`, the description for initializers of the matrix at a parameter path:
-        path, shape, width d, number of residual connections in its stack, heads of its attention.
+        path, shape, width d, number of residual connections in its stack (0 outside of stacks),
+        heads of its attention (1 if it is in none).
         """
         stack, _, number = path[0].rpartition("_")
         if not number.isdecimal():

@@ -57,7 +57,9 @@ class Captioner(OnBackbone, Writer, kw_only=True):
             )
 
     def feature_map(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Images [B,H,W,C'], normalised, to [B,h,w,D]; `valid` [B]: which rows are images.
+        """Computes the backbone's feature map [B,h,w,D] of images [B,H,W,C'], normalised, without
+        recording its attention maps, losses or samples; `valid` [B]: which rows are images, None
+        for all.
 
         Attention inside the backbone leaves nothing aside: its places are others in every layer.
         """

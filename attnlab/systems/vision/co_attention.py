@@ -154,7 +154,8 @@ class CoAttention(Answerer, kw_only=True):
 
     def setup(self) -> None:
         """Creates the projection of places, the phrases, a co-attention and a joining layer for
-        each level, and the output layer; raises `UserError` for unknown or unordered levels.
+        each level, and the output layer; raises `UserError` for no, unknown, repeated or unordered
+        levels.
         """
         strange = [name for name in self.levels if name not in LEVELS]
         if strange:

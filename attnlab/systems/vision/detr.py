@@ -141,7 +141,7 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
 
     def _run_encoder(self, x: jax.Array, p: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Runs the feature map x [B,S,d] with positions p [1,S,d] through the encoder and its last
-        norm, to [B,S,d]; `valid` [B]: which images are real, for norms.
+        norm, if it has one, to [B,S,d]; `valid` [B]: which images are real, for norms.
         """
         x, norm_mask = self.drop(x), self.norm_mask_of_images(x, valid)
         for block in self.encoder:

@@ -201,8 +201,8 @@ class Glimpses(ImageClassifier):
 
     def _choose(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Chooses the next location [B,2] from the state h [B,width], without a gradient (drawn if
-        there is a "sample" stream, else the mean), and returns it, cut to [-1, 1], with the log p
-        [B] of the choice.
+        there is a "sample" stream, else the mean); returns it, cut to [-1, 1], and the log density
+        [B] of the choice before the cut, under a Gaussian around the mean.
         """
         mean = jnp.tanh(self.location(h))
         location = mean

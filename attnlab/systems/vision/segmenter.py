@@ -53,7 +53,8 @@ class Segmenter(OnBackbone, PixelClassifier):
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Computes the logits [B,H,W,C] of all pixels of images [B,H,W,C'] from the enlarged
         feature map, refined with the image itself unless the field `width` is 0; `valid` [B]: which
-        images are real, for norms. See `PixelClassifier.__call__`.
+        images are real, for norms; raises `UserError` for a negative width. See
+        `PixelClassifier.__call__`.
         """
         at_least(0, "segmenter", width=self.width)
         height, width = images.shape[1:3]

@@ -73,8 +73,8 @@ class TopDown(LSTMCaptioner, kw_only=True):
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, jax.Array]:
         """Computes one step from the decoding `state`, `word`, the word's part [B,4H] of the gates
-        of the first LSTM, and the encoded image `memory`: first LSTM, attention by its state,
-        second LSTM on the context; returns the next state, and h2_t of the second LSTM for the
+        of the first LSTM, and the encoded image `memory`: first LSTM, attention by its h, second
+        LSTM on the context and that h; returns the next state, and h2_t of the second LSTM for the
         output. See `RecurrentWriter.transition`; `word` is what y_{t-1} adds to the gates, with
         their bias.
         """

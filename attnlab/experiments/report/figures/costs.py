@@ -44,7 +44,8 @@ def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
 
 def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     """Returns the figure of score against cost in the rows' styles `looks`, with a panel for every
-    kind of cost in which variants differ, or None where they do not, and before the choice.
+    kind of cost in which variants differ by more than half a per cent (FLOPs of training only if
+    steps differ), or None without a panel, and before the choice.
     """
     if not comparison.frozen:
         return None

@@ -40,8 +40,8 @@ class Line:
 
 def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     """Returns the figure of learning curves in the rows' styles `looks`, with panels for training
-    loss and validation measures over steps, and for the main measure over FLOPs (if rows differ in
-    them) and seconds (if recorded), or None without any record.
+    loss and validation measures over steps, and for the main measure (else the selection's) over
+    FLOPs (if rows differ in them) and seconds (if recorded), or None without any record.
     """
     plan = records.plan
     measure = plan.measure["metric"]
@@ -97,7 +97,8 @@ def draw(
 ) -> str:
     """Returns an SVG element with a line for each curve, thinned to `MOST` points, and a band for
     coloured ones of several seeds; grey ones lie beneath, else the first index of `order` is on
-    top; the x axis is logarithmic if one curve is ten times as long as another.
+    top; the x axis is logarithmic if all x are above 0 and one curve is ten times as long as
+    another.
     """
     thin = [dataclasses.replace(curve, points=_thinned(curve.points)) for curve in curves]
     xs = [x for curve in thin for x in curve.points]
@@ -129,7 +130,7 @@ def draw(
 
 def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
     """Returns the seconds of training up to each of `steps`, by linear interpolation between the
-    logged steps of a trial; [] if it logged no times.
+    logged steps of a trial (after the last, at its pace); [] if it logged no times.
     """
     times = [(0.0, 0.0)]
     for logged, seconds in sorted(record.logged.pace.items()):

@@ -105,7 +105,7 @@ def search(
 def importances(every: Mapping[str, list[Tried]]) -> Table | None:
     """Returns a table of the importance of each tuned setting, one row for each variant of `every`
     (variant to its tries) with at least `LEAST` completed settings, or None if no variant has so
-    many.
+    many or nothing was tuned.
     """
     whole = {
         variant: [trial for trial in tries if trial.score is not None and not trial.stopped]
@@ -157,8 +157,8 @@ def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
 
 
 def _groups(values: Sequence[Any]) -> list[str]:
-    """Returns the group of each value as text: the value itself, or its quantile group if there are
-    more than `GROUPS` different numbers.
+    """Returns the group of each value as text: the value itself, or its quantile group if all
+    values are finite numbers and more than `GROUPS` of them differ.
     """
     if len(set(map(text, values))) > GROUPS and all(map(is_finite, values)):
         from scipy import stats

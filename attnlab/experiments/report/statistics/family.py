@@ -207,9 +207,9 @@ class Family:
         return {name: self._difference(weights, loadings, 0) for name, weights in sums.items()}
 
     def share(self, part: Mapping[str, float], whole: Mapping[str, float]) -> Share | None:
-        """Returns the weighted sum of means `part` as a share of the sum `whole` (both weights by
-        variant) with its interval at 1 - alpha (Fieller 1954), or None if `whole` is not known to
-        differ from 0.
+        """Returns the weighted sum of means `part` divided by the sum `whole` (both weights by
+        variant) and its interval (low, high) at 1 - alpha (Fieller 1954), or None if `whole` is not
+        known to differ from 0 or a variance is unknown or 0.
         """
         rest = {name: part.get(name, 0.0) - whole.get(name, 0.0) for name in {*part, *whole}}
         a, b, c = (self.model.estimate(weights) for weights in (part, whole, rest))
@@ -285,8 +285,9 @@ class Family:
         return Decision(total.value, *bounds, p, refuted, outcome, rests, total.freedom, why)
 
     def detectable(self, variant: str, baseline: str) -> float | None:
-        """Returns the smallest true difference of two variants that their numbers of seeds find
-        with probability `power.CHANCE` in Dunnett's test, or None without spread.
+        """Returns the smallest true difference of two variants that the smaller of their numbers of
+        seeds finds with probability `power.CHANCE` in Dunnett's test, or None without spread or
+        below two seeds.
         """
         estimate = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
         if estimate.error is None:

@@ -171,8 +171,8 @@ class Fit:
 
     def alone(self, name: str, mean: float) -> Estimate:
         """Returns the `Estimate` of the variant `name`: `mean`, with the fitted variance of one
-        value (error and seed) divided by the number of its own values, and the fit's degrees of
-        freedom; without a block, or if the variant has all seeds, that of `estimate`.
+        value (error and seed) divided by the number of its own values, degrees of freedom by
+        Satterthwaite; without a block, or if it has all seeds, that of `estimate`.
         """
         place = self.names.index(name)
         if self.block is None or self.runs[place] == len(set(self.seeds.tolist())):
