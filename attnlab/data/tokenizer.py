@@ -165,9 +165,8 @@ class Adopted(Vocabulary):
         end: Iterable[int] = (),
         cache: dict[str, list[int]] | None = None,
     ) -> Iterator[np.ndarray]:
-        """Yields the ids of each text, [length] int32, and `end` after them, encoded as a whole as
-        pieces may span blanks; a `Prompt` keeps its own ids, and `cache` is ignored. See
-        `Vocabulary.encode_stream`.
+        """Yields the ids of each text, [length] int32, encoded as a whole, and `end` after them; a
+        `Prompt` keeps its ids, `cache` is ignored. See `Vocabulary.encode_stream`.
         """
         remaining, end = iter(texts), list(end)
         while chunk := list(islice(remaining, CHUNK)):

@@ -316,7 +316,9 @@ class Checkpoints:
             message_from_0(order)
 
     def _move_aside(self, damaged: list[int]) -> None:
-        """Renames folders of damaged steps to `damaged-<step>`, unless all is read-only."""
+        """Renames the folders of damaged steps to `damaged-<step>`, in place of older ones of that
+        name, and reads the list of steps anew; does nothing if all is read-only.
+        """
         if self.read_only or not damaged:
             return
         for step in damaged:

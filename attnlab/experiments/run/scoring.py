@@ -89,8 +89,10 @@ def run(directory: Path, candidate: str) -> int:
 
 
 def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
-    """Reads the test split once and writes each trial's results and pictures (attention maps of one
-    seed alone); returns 1 if one failed, else `HELD` if another process works on one, else 0.
+    """Scores on the test split, read once, the trials that lack results and draws missing pictures
+    (maps of one seed alone), with output going to each trial's log.txt; returns 1 if one failed,
+    else `HELD` if another process works on one, else 0; raises `Changed` or `Unlocked`, which stops
+    the rest.
     """
     from attnlab import config as configs
     from attnlab.analysis.results import draw_all, report
