@@ -10,9 +10,9 @@ import pytest
 
 from tests import sampling
 from tests.experiments import real
-from tests.experiments.plan.planning import inside, quick
+from tests.experiments.plan.planning import inside, quick, uncounted
 
-__all__ = ["inside", "quick"]
+__all__ = ["inside", "quick", "uncounted"]
 
 ENDS = {"additive": "done", "broken": "failed"}
 VARIANTS: dict[str, dict[str, object]] = {

@@ -31,6 +31,7 @@ from typing import Any
 from attnlab.experiments.plan import Plan
 from attnlab.records.attempts import last_word, read
 from tests.experiments import real
+from tests.experiments.plans import experiment_file
 
 WIDTHS = (4, 5, 6, 7)
 STEPS = 24
@@ -45,21 +46,14 @@ BASE = {
 
 def experiment(folder: Path, variants: int, seeds: int, search: int) -> str:
     """The file of a sweep of tiny trials that save often, so that many kills fall into a save."""
-    base, lines = BASE, ""
+    rows = {f"width {width}": {"system.width": width} for width in WIDTHS[:variants]}
+    base, lines = BASE, [f"compare=rows({rows!r})", f"seeds={tuple(range(seeds))}"]
     if search:
         base = {**BASE, "training.evaluate_every": 4}  # a round is cut at step 8
-        lines = (
-            f", search=Search({{'schedule.peak': log_uniform(1e-3, 1e-1)}}, trials={search},"
-            " pruner='halving')"
-        )
-    rows = {f"width {width}": {"system.width": width} for width in WIDTHS[:variants]}
-    file = folder / "killed.py"
-    file.write_text(
-        "from attnlab.experiments import *\n\n\ndef get_experiment(argument=''):\n"
-        "    return Experiment(question='Which?', config='configs/language_modelling.py:lstm',"
-        f" base={base!r}, compare=rows({rows!r}), seeds={tuple(range(seeds))}{lines})\n"
-    )
-    return str(file)
+        space = "{'schedule.peak': log_uniform(1e-3, 1e-1)}"
+        lines.append(f"search=Search({space}, trials={search}, pruner='halving')")
+    config = "configs/language_modelling.py:lstm"
+    return experiment_file(folder / "killed.py", *lines, config=config, base=base)
 
 
 def start(file: str, directory: Path) -> subprocess.Popen[bytes]:
@@ -295,18 +289,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--variants", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=3)
+    meaning = "settings that are searched for each variant, with a pruner; 0 for none"
+    parser.add_argument("--search", type=int, default=0, help=meaning)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument(
-        "--search",
-        type=int,
-        default=0,
-        help="settings that are searched for each variant, with a pruner; 0 for none",
-    )
-    parser.add_argument("--middle", action="store_true", help="kill trials that train")
     parser.add_argument("--workers", type=int, default=0, help="`work` commands that are killed")
+    parser.add_argument("--middle", action="store_true", help="kill trials that train")
+    for flag, default in (("--kills", 20), ("--variants", 4), ("--seeds", 3)):
+        parser.add_argument(flag, type=int, default=default)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         trials, kills, wrong = compare(Path(folder), flags)

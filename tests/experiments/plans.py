@@ -47,14 +47,16 @@ def plan(**changes: Any) -> Plan:
     )
 
 
-def experiment_file(path: Path, *lines: str, imports: str = "") -> str:
-    """Write an experiment on a tiny RNNsearch; `lines` are further arguments of `Experiment`.
-    Returns the file's name.
+def experiment_file(
+    path: Path, *lines: str, imports: str = "", config: str = CONFIG, base: Any = BASE
+) -> str:
+    """Writes an experiment, on a tiny RNNsearch unless told otherwise; `lines` are further arguments
+    of `Experiment`. Returns the file's name.
     """
     body = "".join(f"        {line},\n" for line in lines)
     path.write_text(
-        f"from attnlab.experiments import *\n{imports}\n\nBASE = {BASE!r}\n\n\ndef"
+        f"from attnlab.experiments import *\n{imports}\n\nBASE = {base!r}\n\n\ndef"
         " get_experiment(argument=''):\n    return Experiment(\n        question='Which?',"
-        f" config={CONFIG!r}, base=BASE,\n{body}    )\n"
+        f" config={config!r}, base=BASE,\n{body}    )\n"
     )
     return str(path)

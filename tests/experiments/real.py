@@ -74,20 +74,12 @@ def perform(directory: Path, kind: str, *names: str) -> subprocess.CompletedProc
 
 def experiment(path: Path, *lines: str, **base: Any) -> str:
     """An experiment file; `base` overrides the tiny run's settings, "__" for a dot."""
-    name = plans.experiment_file(path, *lines)
-    base = {"parallel__devices": "1", **base}
     changes = {key.replace("__", "."): value for key, value in base.items()}
-    begin = "def get_experiment"
-    changed = f"BASE.update({changes!r})\n\n\n{begin}"
-    path.write_text(path.read_text().replace(begin, changed, 1))
-    return name
+    base = {**plans.BASE, "parallel.devices": "1", **changes}
+    return plans.experiment_file(path, *lines, base=base)
 
 
-def plan(directory: Path) -> Plan:
-    """The plan of a sweep that has been launched."""
-    found = Plan.read(directory)
-    assert found is not None
-    return found
+plan = Plan.of_sweep
 
 
 def read(path: Path) -> Any:

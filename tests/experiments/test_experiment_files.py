@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import pytest
 
 from attnlab import config as configs
-from attnlab.analysis.work import Work
 from attnlab.errors import UserError
 from attnlab.experiments.define.loading import definition, load_experiment
 from attnlab.experiments.plan import building, process
@@ -56,14 +55,6 @@ class Sharing(Builder):
             if isinstance(drawn, int)
         }
         return changed(config, **fewer)
-
-
-@pytest.fixture
-def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOPs are not counted, which takes longest and is tested in `test_flops.py`."""
-    monkeypatch.setattr("attnlab.experiments.plan.building.step_flops", lambda config, task: 1.0)
-    work = Work(1.0, 0.0)
-    monkeypatch.setattr("attnlab.experiments.plan.building.step_work", lambda config, task: work)
 
 
 @pytest.fixture

@@ -77,11 +77,6 @@ def test_what_an_earlier_plan_spelt_as_a_text_is_kept() -> None:
     assert not same("None", 3)
     found = spelt({"a": 60, "b": 7, "c": "x"}, {"a": "60", "b": "8"})
     assert found == {"a": "60", "b": 7, "c": "x"}
-
-
-def test_nothing_is_only_nothing() -> None:
-    """A setting that becomes None, or is no longer, has changed; the text "None" of an earlier
-    version is None.
-    """
+    # a setting that becomes None, or is no longer, has changed
     assert not same(None, "bfloat16") and not same("bfloat16", None) and same(None, None)
     assert same("None", None)

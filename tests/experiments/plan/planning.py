@@ -75,6 +75,13 @@ checked: set[str] = set()
 
 
 @pytest.fixture
+def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLOPs are not counted, which takes longest and is tested in `test_flops.py`."""
+    monkeypatch.setattr(building, "step_flops", lambda config, task: 1.0)
+    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
+
+
+@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans with estimated counts; a config is checked once for all sizes of its system. The tests
     share a builder.

@@ -10,7 +10,7 @@ import pytest
 from attnlab.data.corpus import Corpus
 from attnlab.errors import UserError
 from attnlab.experiments.plan import building
-from attnlab.experiments.plan.building import Builder, naming
+from attnlab.experiments.plan.building import Builder
 from attnlab.tasks.base import Task
 from tests.experiments.plans import BASE
 
@@ -97,13 +97,3 @@ def test_parameters_need_no_batches(builder: Builder, monkeypatch: pytest.Monkey
     builder.task(config)
     builder.examples(config)
     assert len(made) == 1
-
-
-def test_an_error_names_its_candidate() -> None:
-    with (
-        pytest.raises(UserError) as caught,
-        naming("wide", {"schedule.peak": 0.1, "batch.buckets": [8, 16]}),
-    ):
-        raise UserError("no")
-    words = "variant 'wide' with schedule.peak=0.1 with batch.buckets=(8, 16): no"
-    assert str(caught.value) == words

@@ -5,15 +5,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab import config as configs
 from attnlab.experiments.plan import building
-from attnlab.experiments.plan import flops as module
 from attnlab.experiments.plan.flops import mean_batch, step_flops, step_work
 from attnlab.tasks import TASKS
+from attnlab.training.updates import Updates
 from tests.commands.tiny import SHARED, SMALL
 from tests.tasks.tiny_language import JOINED, load
 
@@ -48,32 +47,11 @@ def test_the_mean_batch_has_as_many_labels_as_questions() -> None:
 
 
 def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
-    from attnlab.training.optimizers import build_optimizer
-    from attnlab.training.step import make_step, seed_array
-    from attnlab.training.updates import Updates
-
     config, task = tiny("transformer", "system.width=64", "system.hidden=256")
-    optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=12, clip=1.0)
-    step = make_step(task.loss, task.weight, optimizer, follow=task.follow)
-    state = Updates.of(config).state_like(task).replace(seed=seed_array(0))
-    arguments = state, mean_batch(task.batches(1), 1)
-    compiled = jax.jit(step).lower(*arguments).compile().cost_analysis()
-    assert compiled is not None
+    updates, batch = Updates.of(config), mean_batch(task.batches(1), 1)
+    lowered = jax.jit(updates.step(task)).lower(updates.state_like(task), batch)
+    compiled = lowered.compile().cost_analysis()
     assert step_flops(config, task) == pytest.approx(compiled["flops"], rel=0.05)
-
-
-@pytest.mark.full
-def test_a_recurrent_step_counts_like_its_unrolled_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Encoder and decoder without a loop, as XLA counts them by itself."""
-    config, task = tiny("rnnsearch")
-    shape = jax.ShapeDtypeStruct((4, 6), jnp.int32)
-    batch = {"source": shape, "target": shape}
-    monkeypatch.setattr(module, "mean_batch", lambda batches, multiple: batch)
-    rolled, scan = step_flops(config, task), jax.lax.scan
-    unrolled = lambda *given, unroll=1, **how: scan(*given, **how, unroll=True)
-    monkeypatch.setattr(jax.lax, "scan", unrolled)
-    monkeypatch.setattr("attnlab.analysis.work._beyond", lambda jaxpr: np.zeros(3))
-    assert step_flops(config, task) == pytest.approx(rolled, rel=0.02)
 
 
 @pytest.mark.full
@@ -109,9 +87,7 @@ def test_a_language_model_counts_with_the_lanes_that_it_remembers() -> None:
     assert step_flops(many.config, many) == pytest.approx(4 * step_flops(few.config, few), rel=0.1)
 
 
-def test_work_has_exponentials_loops_and_idle_parameters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_work_has_exponentials_loops_and_idle_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Additive scores take a tanh for each hidden unit of each pair where general ones take
     none.
     """

@@ -5,35 +5,31 @@ from typing import Any
 
 import pytest
 
-from attnlab.analysis.work import Work
 from attnlab.errors import UserError
-from attnlab.experiments.plan import building
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
 from tests.experiments.plan.planning import SCORES, SEARCH, refused
+from tests.experiments.plans import experiment_file
 
 LSTM, ONE = "configs/language_modelling.py:lstm", {"a": {}}
+pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def planned(folder: Path, *lines: str, config: str = LSTM, compare: object = ONE) -> Plan:
+def planned(folder: Path, base: Any, *lines: str, config: str = LSTM, compare: Any = ONE) -> Plan:
     """The plan of an experiment that compares these rows; `lines` are further arguments."""
-    lines = (f"question='?', config={config!r}, compare=rows({compare!r})", *lines)
-    text = f"def get_experiment(argument=''):\n    return Experiment({', '.join(lines)})\n"
-    file = folder / "which.py"
-    file.write_text(f"from attnlab.experiments import *\n{SEARCH}\n\n\n{text}")
-    return made(str(file), folder / "sweep")
+    lines = (f"compare=rows({compare!r})", *lines)
+    file = experiment_file(folder / "which.py", *lines, imports=SEARCH, config=config, base=base)
+    return made(file, folder / "sweep")
 
 
-def base_of_texts(folder: Path) -> str:
-    """The argument for a small system on texts of two words, which it writes."""
+def base_of_texts(folder: Path) -> dict[str, Any]:
+    """The settings of a small system on texts of two words, which it writes."""
     for split in ("train", "valid", "test"):
         (folder / f"{split}.txt").write_text("a b a b\nb a b a\n")
-    return f"base={ {'data': 'text', 'data.directory': str(folder), 'system.width': 4}!r}"
+    return {"data": "text", "data.directory": str(folder), "system.width": 4}
 
 
-def test_a_measure_that_the_data_cannot_give_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_measure_that_the_data_cannot_give_is_refused(tmp_path: Path) -> None:
     """Plain text does not tell which words can be recalled."""
     with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
         planned(tmp_path, base_of_texts(tmp_path), "measure=('recall', 'max')")
@@ -65,10 +61,9 @@ TOLD = {
 
 @pytest.mark.parametrize("measure", TOLD)
 def test_what_may_not_be_compared_is_said_before_anything_is_trained(
-    measure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    measure: str, tmp_path: Path, capsys: Any
 ) -> None:
     """Variants that differ in nothing but the system have no line."""
-    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
     values = {"char": "char", "half": "train.txt[:50%]", "cut": 3, "low": True}
     variants: dict[str, Any] = {"word": {}, "wide": {"system.width": 8}}
     variants |= {name: {key: values[name]} for name, key in DIFFERING.items()}
@@ -93,15 +88,13 @@ PRUNED = (
     ],
 )
 def test_a_pruner_looks_at_any_score_known_while_training(
-    config: str, metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: str, metric: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
     base = {"data.examples": 60, "data.valid": 8, "system.width": 4}
     mode = "min" if metric.startswith("bits") else "max"
     select = f"select=({metric!r}, {mode!r})"
-    plan = planned(tmp_path, f"base={base!r}", select, PRUNED, config=config)
-    assert plan.search is not None and plan.search["pruner"] == "halving"
-    assert plan.select["metric"] == metric
+    plan = planned(tmp_path, base, select, PRUNED, config=config)
+    assert (plan.search["pruner"], plan.select["metric"]) == ("halving", metric)
 
 
 def test_a_pruner_is_refused_a_score_that_only_decoding_gives(tmp_path: Path, quick: None) -> None:
@@ -125,12 +118,11 @@ def test_a_pruner_needs_three_evaluations(tmp_path: Path, quick: None) -> None:
     ],
 )
 def test_a_score_that_depends_on_the_vocabulary_does_not_choose_one(
-    metric: str, key: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    metric: str, key: str, told: str, tmp_path: Path
 ) -> None:
     """Nats per token of characters are fewer than of words, and bits per character of lower-cased
     texts than of others, whichever model is better.
     """
-    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
     values = ("word", "char") if key == "kind" else (False, True)
     tune = f"tune=grid({ {f'vocabulary.{key}': values}!r})"
     lines = (base_of_texts(tmp_path), tune, f"select=({metric!r}, 'min')")

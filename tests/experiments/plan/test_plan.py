@@ -73,8 +73,7 @@ def test_several_extend_one_plan_and_nothing_is_lost(tmp_path: Path) -> None:
     plan().write(tmp_path)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(_extend, [str(tmp_path)] * 12, range(12)))
-    found = Plan.read(tmp_path)
-    assert found is not None
+    found = Plan.of_sweep(tmp_path)
     assert {one.id for one in found.candidates} >= {f"new-{number}" for number in range(12)}
     with pytest.raises(UserError, match="holds no sweep"):
         Plan.extend(tmp_path / "elsewhere", [])

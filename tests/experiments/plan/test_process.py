@@ -74,14 +74,17 @@ VARIED = {
 }
 """Mistakes in the variants themselves."""
 
-TUNED = ("compare=rows({'a': {}})", "tune=grid({'schedule.paek': (1,)})")
+TUNED = ("compare=rows({'a': {}})", "tune=grid({'schedule.paek': (1,), 'batch.size': ((8, 16),)})")
 DIVIDED = ("compare=rows({'a': {'batch.size': 15}})", "tune=grid({'training.accumulate': (2,)})")
 SOLVED = (WIDER, "budget=Budget('parameters', 'system.encoder')")
 STARRED = (WIDER.replace("encoder", "enc*r"), SOLVED[1])
 MISTAKES = [
     *(((SCORES, line), words) for line, words in SCORED.items()),
     *(((f"compare=rows({rows})",), words) for rows, words in VARIED.items()),
-    (TUNED, "variant 'a' with schedule.paek=1: config.schedule.paek: no such"),
+    (
+        TUNED,
+        "variant 'a' with schedule.paek=1 with batch.size=(8, 16): config.schedule.paek: no su",
+    ),
     (DIVIDED, "config.batch.size=15 is not divisible by 2"),
     (SOLVED, "variant 'wide': 'system.encoder' is set, but the budget solves for it"),
     (STARRED, "variant 'wide': 'system.encoder' is set, but the budget solves for it"),
@@ -100,7 +103,6 @@ def test_parameters_are_matched(tmp_path: Path, quick: None) -> None:
     budget = "budget=Budget('parameters', 'system.decoder', within=0.03)"
     plan = planned(tmp_path, WIDER, "tune=grid({'system.embedding': (8, 16)})", budget)
     for narrow, wide in zip(plan.of("additive"), plan.of("wide"), strict=True):
-        assert narrow.budget is not None and wide.budget is not None
         # candidates of equal tuning match each other
         assert narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters
         near = pytest.approx(narrow.parameters, rel=0.03)
@@ -118,22 +120,20 @@ def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: N
     assert additive.flops == 10_400 and additive.overrides["system.decoder"] == 10
     assert additive.budget == met(10_400, 10_000, knob="system.decoder", value=10)
     loose, _ = planned(tmp_path, WIDEST, budget.replace("to=", "within=0.05, to=")).candidates
-    assert loose.budget is not None and loose.budget["matched"]
+    assert loose.budget["matched"]
     # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
     low = WIDEST.replace("40", "36")
     below, _ = planned(tmp_path, low, budget).candidates
-    assert below.budget is not None
     assert (below.budget["reached"], below.budget["matched"]) == (9400, False)
     near, _ = planned(tmp_path, low, budget.replace("to=", "within=0.05, to=")).candidates
-    assert near.budget is not None and near.budget["matched"]
+    assert near.budget["matched"]
 
 
 def test_a_variant_may_have_a_knob_of_its_own(tmp_path: Path, quick: None) -> None:
     knobs = "knobs={'wide': 'system.maxout'}"
     budget = f"budget=Budget('parameters', 'system.decoder', 0.05, {knobs})"
     additive, wide = planned(tmp_path, WIDER, budget).candidates
-    assert additive.budget is not None and additive.budget["knob"] == "system.decoder"
-    assert wide.budget is not None and wide.budget["knob"] == "system.maxout"
+    assert [one.budget["knob"] for one in (additive, wide)] == ["system.decoder", "system.maxout"]
     assert wide.overrides["system.maxout"] == wide.budget["value"]
     decoder = additive.overrides["system.decoder"]
     assert wide.overrides.get("system.decoder", decoder) == decoder
@@ -143,11 +143,9 @@ def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None
     """It has more without the knob, or the knob does nothing."""
     budget = "budget=Budget('parameters', 'system.decoder')"
     _, missed = planned(tmp_path, WIDEST, budget).candidates
-    assert missed.budget is not None and not missed.budget["matched"]
-    assert missed.budget["value"] == 1
+    assert (missed.budget["matched"], missed.budget["value"]) == (False, 1)
     assert missed.budget["reached"] == missed.parameters > missed.budget["wanted"] * 1.05
     _, idle = planned(tmp_path, WIDEST, "budget=Budget('parameters', 'data.examples')").candidates
-    assert idle.budget is not None
     assert (idle.budget["matched"], idle.budget["note"]) == (False, "it makes no difference")
 
 
@@ -182,7 +180,8 @@ def test_trials_of_another_config_are_not_taken_over(tmp_path: Path, quick: None
     trial = plan.trials()[1]
     workdir = trial.workdir(tmp_path / "sweep")
     workdir.mkdir(parents=True)
-    Manifest.build(trial.config, devices={}, data={}).write(workdir)
+    elsewhere = {**trial.config, "seed": 9, "parallel": {"devices": 2}}  # no part of what it is
+    Manifest.build(elsewhere, devices={}, data={}).write(workdir)
     words = f"variant 'wide': {workdir} was trained with another config: system.decoder: saved 8"
     assert f"{words}, wanted" in refused(tmp_path, WIDER, budget)
     assert planned(tmp_path, WIDER) == plan
@@ -243,15 +242,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Iterato
         sys.modules.pop(name, None)
 
 
-def begin(plan: Plan, tmp_path: Path) -> Path:
-    """The first trial of "own", with a record of training."""
-    trial = plan.trials()[1]
-    workdir = trial.workdir(tmp_path / "sweep")
-    workdir.mkdir(parents=True)
-    code = provenance.code(trial.config).record()
-    Manifest.build(trial.config, devices={}, data={}, own_code=code).write(workdir)
-    (workdir / "metrics.jsonl").write_text("{}\n")
-    return workdir
+def begin_all(plan: Plan, directory: Path) -> None:
+    """Every trial of a plan has a manifest and a record."""
+    for trial in plan.trials():
+        workdir = trial.workdir(directory)
+        workdir.mkdir(parents=True, exist_ok=True)
+        code = provenance.code(trial.config).record()
+        Manifest.build(trial.config, devices={}, data={}, own_code=code).write(workdir)
+        (workdir / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
 
 
 def test_code_of_the_users_own_is_part_of_a_plan(own: Path, tmp_path: Path) -> None:
@@ -266,7 +264,6 @@ def test_code_of_the_users_own_is_part_of_a_plan(own: Path, tmp_path: Path) -> N
     assert plan.made_of(plan.want("own", {}).id) == mine != plan.want("own", {})
     assert mine.id != plan.want("own", {}).id
     named = [f"experiment-file/{name}.py" for name in ("own_plan", "own_plan_aid", "which")]
-    assert plan.own_code is not None
     assert [*plan.own_code["files"]][:1] == ["config-file/translation.py"]
     assert sorted(plan.own_code["files"])[1:] == named
     plan.write(tmp_path / "sweep")
@@ -278,12 +275,13 @@ def test_code_of_the_users_own_is_part_of_a_plan(own: Path, tmp_path: Path) -> N
 
 
 def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: Path, tmp_path: Path
 ) -> None:
     """Then its candidates keep their names and results, and the plan says who mixed what."""
     plan = planned(tmp_path, VARIANTS)
-    workdir = begin(plan, tmp_path)
+    begin_all(plan, tmp_path / "sweep")
     own.write_text("ONE = 2\n")
+    workdir = plan.trials()[1].workdir(tmp_path / "sweep")
     words = f"{workdir} was made with other code: {own} has changed"
     assert words in refused(tmp_path, VARIANTS)
     assert words in refused(tmp_path, VARIANTS, "seeds=(0, 1)")
@@ -291,7 +289,6 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
         planning.grown(tmp_path / "sweep", [("own", {"schedule.peak": 0.5})])
     mixed = made(str(tmp_path / "which.py"), tmp_path / "sweep", Changes(accept=True))
     assert [one.id for one in mixed.candidates] == [one.id for one in plan.candidates]
-    assert mixed.own_code is not None
     (word,) = mixed.own_code["accepted"]
     assert word["candidate"] == plan.candidates[1].id and {*word["changed"]} == {"own_plan_aid"}
     assert word["by"]
@@ -312,15 +309,6 @@ def test_a_plan_that_kept_no_code_goes_on_as_it_is(own: Path, tmp_path: Path) ->
 
 
 TUNES = "tune=grid({'schedule.peak': (1e-3,)})"
-
-
-def begin_all(plan: Plan, directory: Path) -> None:
-    """Every trial of a plan has a manifest and a record."""
-    for trial in plan.trials():
-        workdir = trial.workdir(directory)
-        workdir.mkdir(parents=True, exist_ok=True)
-        Manifest.build(trial.config, devices={}, data={}).write(workdir)
-        (workdir / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
 
 
 @pytest.mark.parametrize(

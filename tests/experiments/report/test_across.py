@@ -36,9 +36,7 @@ def by_name(found: Across) -> dict[str, Any]:
 
 
 @pytest.mark.quick
-def test_shared_seeds_are_compared_by_seed(
-    two: tuple[Path, Path],
-) -> None:
+def test_shared_seeds_are_compared_by_seed(two: tuple[Path, Path]) -> None:
     found = by_name(across(*two))
     gap = found["a"].gap
     exact = stats.ttest_rel(SECOND["a"], FIRST["a"]).confidence_interval(0.95)

@@ -36,9 +36,7 @@ def test_reported_seeds_and_all_of_the_tuning(tmp_path: Path) -> None:
     assert len(table.rows) == 4
 
 
-def test_without_tuning_there_is_one_row(
-    tmp_path: Path,
-) -> None:
+def test_without_tuning_there_is_one_row(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     made = {"compiled": 3, "compiled_seconds": 1.5, "loaded": 4, "loaded_seconds": 0.25, "step": 1}
     lines(workdir(directory, "a", 0) / "timing.jsonl", [made])

@@ -86,9 +86,7 @@ def test_a_claim_needs_all_its_contrasts_and_falls_with_any(tmp_path: Path) -> N
     assert verdict(tmp_path / "3", true, open_, false).outcome == REFUTED
 
 
-def test_a_conjunction_costs_nothing_where_it_holds(
-    tmp_path: Path,
-) -> None:
+def test_a_conjunction_costs_nothing_where_it_holds(tmp_path: Path) -> None:
     """What supports one contrast alone supports it in a claim of two; what refutes one alone,
     barely, does not in a claim of two.
     """

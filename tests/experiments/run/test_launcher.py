@@ -197,7 +197,6 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
     made = launched(tmp_path, executor)
     assert made.train() == [] and names[0] not in executor.done and made.finish() == []
     choice = Choice.read(tmp_path)
-    assert choice is not None
     assert choice.chosen["additive"]["accepted"] == {names[0]: "stopped by request: it oscillates"}
     assert choice.candidate("additive") == plan.of("additive")[1].id
     assert choice.chosen["additive"]["trained"] == 1

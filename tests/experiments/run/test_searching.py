@@ -346,9 +346,7 @@ def evaluate(trial: Trial, directory: Path, *losses: float) -> None:
     Attempt.start(trial.workdir(directory)).end("interrupted", len(losses), "waiting")
 
 
-def test_a_setting_that_is_ahead_late_may_come_early(
-    tmp_path: Path,
-) -> None:
+def test_a_setting_that_is_ahead_late_may_come_early(tmp_path: Path) -> None:
     """The best setting of `additive` is the worst at the first evaluation. In a round of two
     neither is stopped, whichever is first.
     """

@@ -26,7 +26,6 @@ def test_the_rest_is_finished_both_are_told_and_the_exit_code_says_so(swept: Swe
     for ending in ("md", "csv", "html", "json"):
         assert (swept.directory / f"report.{ending}").stat().st_size
     choice = Choice.read(swept.directory)
-    assert choice is not None
     for variant in plan.variants:
         chosen = plan.of(variant)[0].id if variant in DONE else None
         assert choice.candidate(variant) == chosen

@@ -49,9 +49,7 @@ def test_an_axis_reaches_as_far_as_seeds_and_not_as_far_as_any_interval(tmp_path
 
 
 @pytest.mark.quick
-def test_before_the_choice_nobody_is_the_baseline(
-    tmp_path: Path,
-) -> None:
+def test_before_the_choice_nobody_is_the_baseline(tmp_path: Path) -> None:
     scores = {"a": (math.nan,), "b": (0.7,), "c": (0.8,)}
     found = compared(tmp_path, scores, tuned={0.1: 0.0, 0.2: 0.15}, final=False)
     assert [look.kind for look in looks(found, "b")] == ["other", "other", "c1", "c3", "c0", "c2"]

@@ -19,9 +19,7 @@ def pictures(directory: Path, baseline: str) -> str:
 
 
 @pytest.mark.quick
-def test_only_the_first_example_is_open(
-    tmp_path: Path,
-) -> None:
+def test_only_the_first_example_is_open(tmp_path: Path) -> None:
     text = pictures(sweep(tmp_path), "additive")
     assert text.count("<article") == 3 and text.count("<img ") == 9
     block, *_ = text.split("<article")[1:]

@@ -149,7 +149,6 @@ def test_shares_that_agree_on_every_seed_are_decided() -> None:
     assert difference.p is not None and difference.p < 1e-3 and found.best() == "v1"
     for name in ("v0", "v1"):
         summary = found.mean(name)
-        assert summary.interval is not None
         assert 0 <= summary.interval[0] <= summary.mean <= summary.interval[1] <= 1
     assert found.contrast({"v1": 1.0, "v0": -1.0}, 0.5).outcome == SUPPORTED
     near = family([[0.98] * 3, [1.0] * 3], scale=Scale(0.0, 1.0, 50))
