@@ -6,6 +6,8 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,20 +15,27 @@ from typing import Any
 
 from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import live, worker
+from attnlab.experiments.run import board, launcher, live, placing, ray, worker
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import recorded
+from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.training import HELD, UNLOCKED
 from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import Held, RunLock
 from attnlab.training import programs
 from attnlab.training.session import Interrupt
-from tests.experiments import plans
+from tests.experiments import plans, real
 
 STEPS = 10
+SERVE = (
+    "from tests.experiments import stub; stub.hasten();"
+    " from attnlab.experiments.run.ray import serve; serve()"
+)
+"""What a worker on Ray does."""
+LAUNCH = "import sys; from tests.experiments import stub; stub.launch(*sys.argv[1:])"
 
 
 def until(reached: Callable[[], object], seconds: float = 60) -> None:
@@ -91,6 +100,14 @@ def finish(trial: Trial, directory: Path, state: str = "done", loss: float = 1.0
     return workdir
 
 
+def finished(directory: Path, **changes: Any) -> Plan:
+    """A small plan, written, whose trials are done."""
+    plan = planned(directory, **changes)
+    for trial in plan.trials():
+        finish(trial, directory)
+    return plan
+
+
 HASTE = {"ASK": 0.05, "POLL": 0.05, "IDLE": 1.0}
 """Of `worker`: it has no patience."""
 
@@ -101,6 +118,34 @@ def hasten() -> None:
     for name, value in HASTE.items():
         setattr(worker, name, value)
     worker.Worker.perform = staticmethod(perform)
+
+
+def launcher_of(directory: Path, *address: str) -> subprocess.Popen[bytes]:
+    """A launcher of stub trials, in a process of its own, see `launch`."""
+    line = [sys.executable, "-c", LAUNCH, str(directory), *address]
+    return subprocess.Popen(line, env=real.environment(), cwd=directory.parent)
+
+
+def launch(folder: str, address: str = "") -> None:
+    """What it does: trains in two slots, chooses and evaluates; or only trains, by two workers on
+    the Ray cluster with this address.
+    """
+    hasten()
+    placing.POLL, ray._SERVE = 0.2, ("-c", SERVE)
+    directory, options = Path(folder), live.WorkOptions(grace=1.0)
+    with launcher.lock(directory), Stop() as stop:
+        launcher.retry_failed(directory)
+        shown = board.Board(Plan.of_sweep(directory), directory)
+        executor: Any = worker.Worker(directory, [Slot(0), Slot(1)], shown, stop, options)
+        if address:
+            request = ray.Request(2, 1, 0, address)
+            request.check()
+            executor = ray.Cluster(directory, request, shown, stop)
+        whole = launcher.Launcher(directory, executor, shown, stop)
+        wrong = whole.train()
+        if not address:
+            whole.finish()
+    sys.exit(128 + stop.signal if stop.signal else len(wrong))
 
 
 def perform(directory: Path, job: Job, slot: Slot) -> int:

@@ -1,7 +1,6 @@
 """Rounds that are cut: where, who goes on, and that nothing but the records decides."""
 
 import math
-import random
 
 import pytest
 
@@ -69,32 +68,3 @@ def test_numbers_that_are_none_come_last_and_of_equals_the_first_goes_on() -> No
 def test_trials_of_other_lengths_are_cut_at_the_same_share() -> None:
     rule = ruling([course("a", of=3), course("b", of=12), course("c", of=6)], finish=2)
     assert rule.until == {"a": 10, "b": 40, "c": 20}
-
-
-def test_whoever_asks_when_gets_the_same_end() -> None:
-    """Trials come forward one evaluation at a time in any order, and the ruling is asked for after
-    each: the same ones are stopped.
-    """
-    curves = {
-        name: [random.Random(f"{name}{place}").random() for place in range(9)]
-        for name in "abcdefghi"
-    }
-    ends = []
-    for seed in range(5):
-        chance, made = random.Random(seed), dict.fromkeys(curves, 0)
-        out: dict[str, int] = {}
-        until: dict[str, int | None] = {}
-        while len(out) < 9 and any(made[name] < 9 for name in curves if name not in out):
-            ended = {name: name in out or number == 9 for name, number in made.items()}
-            now = {name: curve[: made[name]] for name, curve in curves.items()}
-            courses = [Course(name, range(1, 10), now[name], ended[name]) for name in curves]
-            rule = ruling(courses, finish=2)
-            out |= {name: made[name] for name in rule.pruned}
-            until = dict(rule.until)
-            able = [
-                name for name, step in until.items() if name not in out and made[name] < (step or 9)
-            ]
-            if able:
-                made[chance.choice(able)] += 1
-        ends.append((out, sorted(name for name in made if made[name] == 9)))
-    assert all(end == ends[0] for end in ends) and len(ends[0][0]) == 7 and len(ends[0][1]) == 2

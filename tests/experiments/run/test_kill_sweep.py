@@ -24,9 +24,7 @@ def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
 @pytest.mark.quick
 def test_what_the_comparison_sees(tmp_path: Path) -> None:
     """A trial that ran twice, a torn file, a file left behind; times apart, any other value."""
-    plan = stub.planned(tmp_path)
-    for trial in plan.trials():
-        stub.finish(trial, tmp_path)
+    plan = stub.finished(tmp_path)
     workdir = plan.trials()[0].workdir(tmp_path)
     name = str(workdir.relative_to(tmp_path))
     assert doubled(tmp_path) == [] and torn(tmp_path) == []

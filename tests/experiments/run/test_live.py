@@ -42,12 +42,15 @@ def test_a_process_that_leaves_when_asked(tmp_path: Path) -> None:
 
 
 def test_the_time_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer for one that compiles, and half as long at least after that; half an hour at most."""
-    now = [0.0]
+    """Longer for one that compiles, and half as long at least after that; half an hour at most, and
+    on SLURM no longer at all.
+    """
+    now, on_slurm = [0.0], live.WorkOptions(grace=20.0, compiling=0.0)
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
-    for compiles_until, end in ((0.0, 60.0), (29.0, 60.0), (50.0, 90.0), (1e9, 1860.0)):
+    cases = [(live.DEFAULTS, *case) for case in ((0, 60), (29, 60), (50, 90), (1e9, 1860))]
+    for options, compiles_until, end in (*cases, (on_slurm, 1e9, 20)):
         now[0] = 0.0
-        leaving = live.Leaving(live.DEFAULTS)
+        leaving = live.Leaving(options)
         while not leaving.over(now[0] <= compiles_until):
             now[0] += 1.0
         assert now[0] == leaving.seconds == end

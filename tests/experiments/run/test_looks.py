@@ -11,18 +11,10 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import rows
 from attnlab.experiments.plan.candidate import Trial
-from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import looks, scoring, selection
 from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.selection import Choice, freeze
 from tests.experiments import stub
-
-
-def finished(directory: Path, **changes: object) -> Plan:
-    plan = stub.planned(directory, **changes)
-    for trial in plan.trials():
-        stub.finish(trial, directory)
-    return plan
 
 
 @pytest.mark.quick
@@ -30,11 +22,11 @@ def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None
     """A variant that comes later is frozen alone; freezing again what is frozen is none."""
     assert looked(tmp_path) == ()
     two = {"additive": {}, "general": {"system.attention.score": "general"}}
-    plan = finished(tmp_path, compare=rows(two))
+    plan = stub.finished(tmp_path, compare=rows(two))
     freeze(plan, tmp_path)
     freeze(plan, tmp_path)
     three = rows({**two, "dot": {"system.attention.score": "dot"}})
-    more = finished(tmp_path, compare=three, seeds=(0, 1, 2))
+    more = stub.finished(tmp_path, compare=three, seeds=(0, 1, 2))
     freeze(dataclasses.replace(more, hash="1" * 12), tmp_path)
     first, second = looked(tmp_path)
     assert first["event"] == "choice" and first["seeds"] == (0, 1) and first["plan"] == plan.hash
@@ -47,7 +39,7 @@ def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None
 def test_a_choice_is_recorded_before_it_is_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = finished(tmp_path)
+    plan = stub.finished(tmp_path)
 
     def full(self: Choice, directory: Path) -> None:
         raise UserError("no space")
@@ -63,7 +55,7 @@ def test_a_choice_is_recorded_before_it_is_frozen(
 def test_a_reading_that_fails_is_recorded_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = finished(tmp_path)
+    plan = stub.finished(tmp_path)
     freeze(plan, tmp_path)
     candidate = plan.candidates[0]
     stub.looked_at(Trial(candidate, 0), tmp_path)
@@ -84,7 +76,7 @@ def test_a_reading_that_fails_is_recorded_too(
 
 
 def test_half_a_line_that_a_power_cut_has_left_goes(tmp_path: Path) -> None:
-    plan = finished(tmp_path)
+    plan = stub.finished(tmp_path)
     looks.note_test(tmp_path, plan, "a", [0])
     with open(tmp_path / looks.FILE, "a") as file:
         file.write('{"event": "te')

@@ -55,15 +55,13 @@ def test_that_changed_code_is_accepted_is_passed_on(
     file = experiment_file(tmp_path / "which.py", SCORES)
     (tmp_path / "gone.py").write_text("class Own:\n    pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    made = plan()
-    config = {**made.candidates[0].config, "name": "gone:Own"}
+    first, *others = plan().candidates
+    config = {**first.config, "name": "gone:Own"}
     code = provenance.code(config)
-    first = dataclasses.replace(made.candidates[0], config=config, code=code.digests)
-    candidates = (first, *made.candidates[1:])
-    made = dataclasses.replace(made, candidates=candidates)
-    made.write(tmp_path / "sweep")
-    old = dataclasses.replace(made.candidates[0], code=None)
-    dataclasses.replace(made, candidates=(old, *made.candidates[1:])).write(tmp_path / "old")
+    for folder, digests in (("old", None), ("sweep", code.digests)):
+        own = dataclasses.replace(first, config=config, code=digests)
+        made = dataclasses.replace(plan(), candidates=(own, *others))
+        made.write(tmp_path / folder)
     workdir = made.trials()[0].workdir(tmp_path / "sweep")
     (workdir / "checkpoints" / "4" / "state").mkdir(parents=True)
     Manifest.build(config, devices={}, data={}, own_code=code.record()).write(workdir)

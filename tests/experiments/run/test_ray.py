@@ -29,27 +29,6 @@ from tests.commands.tiny import refused
 from tests.experiments import real, stub
 from tests.experiments.kill_sweep import doubled, processes, torn
 
-STUB = "from tests.experiments import stub; stub.hasten()"
-SERVE = f"{STUB}; from attnlab.experiments.run.ray import serve; serve()"
-LAUNCHER = f"""
-import sys
-from pathlib import Path
-from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import board, launcher, placing, ray
-from attnlab.experiments.run.stop import Stop
-
-if __name__ == "__main__":
-    directory, placing.POLL, ray._SERVE = Path(sys.argv[1]), 0.2, ("-c", {SERVE!r})
-    request = ray.Request(2, 1, 0, sys.argv[2])
-    request.check()
-    with launcher.lock(directory), Stop() as stop:
-        launcher.retry_failed(directory)
-        shown = board.Board(Plan.of_sweep(directory), directory)
-        workers = ray.Cluster(directory, request, shown, stop)
-        wrong = launcher.Launcher(directory, workers, shown, stop).train()
-    sys.exit(128 + stop.signal if stop.signal else len(wrong))
-"""
-
 
 def nobody(address: str, **settings: Any) -> None:
     raise ConnectionError("Could not find any running Ray instance.\nPlease start one")
@@ -129,7 +108,7 @@ def test_a_worker_leaves_when_its_task_is_killed(tmp_path: Path) -> None:
         " given = pickle.dumps((Path(sys.argv[1]), DEFAULTS, 0, 1));"
         " ray.run_worker(('-c', sys.argv[2]), given, '.', {'PYTHONPATH': sys.argv[3]}, 30.0)"
     )
-    line = [sys.executable, "-c", code, str(tmp_path), SERVE, str(real.ROOT)]
+    line = [sys.executable, "-c", code, str(tmp_path), stub.SERVE, str(real.ROOT)]
     task = subprocess.Popen(line, env=real.environment(), cwd=real.ROOT)
     first = plan.trials()[0].workdir(tmp_path)
     stub.until((first / "steps").exists)
@@ -160,7 +139,6 @@ class StubRay:
         return [] if self.answer is None else tasks, None
 
     def get(self, task: str) -> tuple[int, str]:
-        assert self.answer is not None
         return self.answer
 
     def cancel(self, task: str, force: bool = False) -> None:
@@ -251,10 +229,7 @@ def launch(cluster: Any) -> Iterator[Launch]:
     launchers: list[subprocess.Popen[bytes]] = []
 
     def start(directory: Path) -> subprocess.Popen[bytes]:
-        script = directory.parent / "launch.py"
-        script.write_text(LAUNCHER)
-        line = [sys.executable, str(script), str(directory), cluster.address]
-        launchers.append(subprocess.Popen(line, env=real.environment(), cwd=directory.parent))
+        launchers.append(stub.launcher_of(directory, cluster.address))
         return launchers[-1]
 
     yield start
@@ -324,9 +299,3 @@ def test_a_launcher_that_stops_takes_its_workers_with_it(launch: Launch, tmp_pat
     stub.behave(directory)
     assert launch(directory).wait(300) == 0
     assert {one.state for one in look_at_all(plan, directory)} == {"done"}
-
-
-@pytest.mark.full
-def test_devices_that_no_node_has(cluster: Any) -> None:
-    with pytest.raises(UserError, match="no node of the Ray cluster has so many cores and GPUs"):
-        Request(1, 2, 0, cluster.address).check()

@@ -23,9 +23,7 @@ def called(directory: Path, candidate: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.quick
 def test_before_the_choice_it_is_refused(tmp_path: Path) -> None:
-    plan = stub.planned(tmp_path)
-    for trial in plan.trials():
-        stub.finish(trial, tmp_path)
+    plan = stub.finished(tmp_path)
     ended = called(tmp_path, plan.candidates[0].id)
     assert ended.returncode == 2
     assert "has no frozen choice: the test split stays closed" in ended.stderr

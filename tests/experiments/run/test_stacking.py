@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
+from attnlab.training.session import Outcome
 from tests.commands.tiny import SHARED, SMALL
 from tests.experiments import plans, stub
 
@@ -83,17 +84,8 @@ def test_a_group_leaves_what_trials_would(tmp_path: Path, monkeypatch: pytest.Mo
     assert [len(events(trial.workdir(tmp_path))) for trial in (first, second)] == [2, 2]
 
 
-class Ended(NamedTuple):
-    """How the training of one trial went."""
-
-    state: str
-    step: int = 6
-    message: str = ""
-    seconds_to_first_step: float = 0.5
-
-
 def trained(
-    monkeypatch: pytest.MonkeyPatch, *outcomes: Ended | Exception, code: int = 0
+    monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome | Exception, code: int = 0
 ) -> list[list[str]]:
     """Replace training: it ends so, or by the error. Returns the names of those that were trained
     together, by call.
@@ -139,7 +131,7 @@ def test_an_error_of_the_program_is_no_trials_failure(
 def test_each_trial_ends_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One without scores fails, and nobody else."""
     trials = swept(tmp_path, 0, 1, 2)
-    trained(monkeypatch, Ended("done"), Ended("done"), Ended("done"))
+    trained(monkeypatch, Outcome("done", 6), Outcome("done", 6), Outcome("done", 6))
 
     def write_validation(prepared: Any, metric: str) -> None:
         assert metric == "loss"
@@ -167,7 +159,7 @@ def test_the_exit_code_tells_of_the_signal_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trials = swept(tmp_path, *range(len(states)))
-    trained(monkeypatch, *map(Ended, states), code=stopped)
+    trained(monkeypatch, *[Outcome(state, 6) for state in states], code=stopped)
     assert training.run(tmp_path, trials) == code
     assert tuple(recorded(trial, tmp_path).state for trial in trials) == states
 
@@ -177,7 +169,7 @@ def test_what_has_settled_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
     trials = swept(tmp_path, 0, 1, 2)
     stub.finish(trials[0], tmp_path, "failed")
     stub.finish(trials[2], tmp_path, "diverged")
-    calls = trained(monkeypatch, Ended("diverged"))
+    calls = trained(monkeypatch, Outcome("diverged", 6))
     assert training.run(tmp_path, trials) == 1 and calls == [["one/seed1"]]
     assert training.run(tmp_path, trials) == 0 and len(calls) == 1
 

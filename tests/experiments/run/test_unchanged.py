@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from attnlab.experiments.plan.candidate import Trial
-from attnlab.experiments.run import process, scoring, unchanged
-from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run import scoring, unchanged
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from attnlab.records.provenance import Changed
@@ -101,20 +99,10 @@ def test_the_last_look_wants_the_vocabulary_and_the_test_split_of_all(copy: Path
     (workdir / "manifest.json").write_text(json.dumps(manifest))
     (workdir / "look.json").write_text(json.dumps({**look, "data": {"test": "0" * 64}}))
     (workdir / "results.json").unlink()
-    code = (
-        "from tests.experiments.run.test_unchanged import last_look; raise"
-        f" SystemExit(last_look({str(copy)!r}, {candidate.id!r}))"
-    )
-    assert real.python("-c", code).returncode == unchanged.CHANGED
+    assert real.perform(copy, "final", trial.name).returncode == unchanged.CHANGED
     last = (workdir / "log.txt").read_text().splitlines()[-1]
     assert "has changed since it began (split test)" in last
     assert not (workdir / "results.json").exists()
-
-
-def last_look(directory: str, identity: str) -> int:
-    """What the queue's process does."""
-    trial = real.plan(Path(directory)).trial(identity, 0)
-    return process.perform(Path(directory), Job("final", (trial,)), Slot(0))
 
 
 @pytest.mark.full

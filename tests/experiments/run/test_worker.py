@@ -11,13 +11,12 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -37,8 +36,6 @@ from attnlab.records.attempts import Attempt, read
 from attnlab.records.locks import RunLock
 from tests.experiments import stub
 from tests.experiments.kill_sweep import doubled, kill, torn
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -215,19 +212,11 @@ def test_a_signal_is_passed_on_and_nothing_new_begins(number: int, tmp_path: Pat
     assert set(states(plan, tmp_path).values()) == {"done"}
 
 
-def deaf(directory: Path, job: jobs.Job, slot: Slot) -> int:
-    """A trial that does not listen."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    with RunLock(job.trials[0].workdir(directory)):
-        time.sleep(60)
-    return 0
-
-
-def test_a_second_signal_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_signal_kills(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
+    stub.behave(tmp_path, additive_0="deaf", general_0="deaf")
     with Stop() as stop, signalled([signal.SIGTERM, signal.SIGTERM], plan, tmp_path):
         began = time.monotonic()
-        monkeypatch.setattr(Worker, "perform", staticmethod(deaf))
         run(plan, tmp_path, stop=stop)
     assert time.monotonic() - began < 50 and "running" not in states(plan, tmp_path).values()
 
@@ -291,19 +280,12 @@ def test_a_trial_stopped_by_request_is_asked_to_leave(tmp_path: Path) -> None:
     assert all(one.settled for one in seen) and [one.attempts for one in seen] == [1, 1, 1, 0]
 
 
-def counted(numbers: list[int]) -> Callable[[], int]:
-    """A counter of kills for lack of memory that stands at these numbers, one after another, and
-    then stays.
-    """
-    return lambda: numbers.pop(0) if len(numbers) > 1 else numbers[0]
-
-
 @pytest.mark.parametrize("known", [True, False])
 def test_killed_for_memory_is_tried_alone(
     known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When all others have ended; killed once more, it has failed, and says why."""
-    monkeypatch.setattr(live, "oom_kills", counted([*range(13)]) if known else lambda: None)
+    monkeypatch.setattr(live, "oom_kills", itertools.count().__next__ if known else lambda: None)
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
     stub.behave(tmp_path, additive_0="die", general_0="die once")
     board = run(plan, tmp_path)
@@ -371,38 +353,6 @@ def test_trials_that_cannot_train_together_train_one_at_a_time(
     assert f"{names[0]} {words}" in board.lines
 
 
-LAUNCHER = """
-import sys
-from pathlib import Path
-from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import board, launcher, live, worker
-from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.stop import Stop
-from tests.experiments import stub
-
-if __name__ == "__main__":
-    directory, live.PRELOAD, worker.ASK = Path(sys.argv[1]), (), 0.1
-    with launcher.lock(directory):
-        launcher.retry_failed(directory)
-        shown = board.Board(Plan.of_sweep(directory), directory)
-        options = live.WorkOptions(grace=1.0)
-        made = worker.Worker(directory, [Slot(0), Slot(1)], shown, Stop(), options)
-        made.perform = stub.perform
-        whole = launcher.Launcher(directory, made, shown, Stop())
-        whole.train()
-        whole.finish()
-"""
-
-
-def launcher_of(directory: Path) -> subprocess.Popen[bytes]:
-    """A launcher of stub trials, in a process of its own."""
-    script = directory.parent / "launch.py"
-    script.write_text(LAUNCHER)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(script), str(directory)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-
-
 @pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
 def test_trials_do_not_outlive_a_launcher_that_is_killed(ending: str, tmp_path: Path) -> None:
     """They notice at once, save and leave, or are killed where they hang; so the next launcher
@@ -411,7 +361,7 @@ def test_trials_do_not_outlive_a_launcher_that_is_killed(ending: str, tmp_path: 
     directory = tmp_path / "sweep"
     plan = stub.planned(directory)
     stub.behave(directory, additive_0=ending, general_0=ending)
-    launcher = launcher_of(directory)
+    launcher = stub.launcher_of(directory)
     stopped_by(launcher.send_signal, [signal.SIGKILL], plan, directory)
     launcher.wait()
     stub.until(lambda: count("running", plan, directory) == 0, 30)
@@ -425,21 +375,21 @@ def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -
     """
     directory, rng = tmp_path / "sweep", random.Random(1)
     plan = stub.planned(directory, seeds=tuple(range(6)))
-    launcher, kills, code = launcher_of(directory), 0, None
+    launcher, kills, code = stub.launcher_of(directory), 0, None
     while kills < 10:
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = launcher.wait(rng.uniform(0.1, 0.6))
             break
         kills += bool(kill(launcher, rng, gentle=False, middle=None))
         if launcher.poll() is not None:
-            launcher = launcher_of(directory)
+            launcher = stub.launcher_of(directory)
     assert kills >= 3
     # killed thrice under one launcher is a failure, which the next one tries again
     for _ in range(3):
         code = launcher.wait(60)
         if {one.state for one in look_at_all(plan, directory)} == {"done"}:
             break
-        launcher = launcher_of(directory)
+        launcher = stub.launcher_of(directory)
     assert code == 0 and doubled(directory) == [] and torn(directory) == []
     for trial in plan.trials():
         steps = (trial.workdir(directory) / "steps").read_text().split()
@@ -457,6 +407,8 @@ def test_evaluations_run_once_and_one_that_fails_is_told(tmp_path: Path) -> None
     left = lambda: jobs.finals(plan, freeze(plan, tmp_path), tmp_path)
     sad = run(plan, tmp_path, [Slot(0)], due=left).lines
     assert f"{due[0].name}: a sad last line" in sad and len(sad) == 4 + 2  # and is not tried again
+    work(tmp_path, [Slot(0)], Stop())  # nor for ever by a worker
+    assert len(left()) == 2
     (tmp_path / "no finals").unlink()
     assert len(run(plan, tmp_path, due=left).lines) == 4 and left() == []
 
@@ -503,15 +455,6 @@ def test_a_worker_leaves(launched: bool, tmp_path: Path, monkeypatch: pytest.Mon
     assert {use["slot"] for use in stub.uses(tmp_path)} == {0, 1}
 
 
-def test_a_worker_takes_its_part(tmp_path: Path) -> None:
-    plan = stub.planned(tmp_path)
-    work(tmp_path, [Slot(0)], Stop(), WorkOptions(Part(("gen*",), ("*/seed1",))))
-    assert begun(plan, tmp_path) == [0, 1, 0, 0]
-    words = "--only=genral: no variant, candidate or trial is called so; did you mean 'general'"
-    with pytest.raises(UserError, match=words):
-        work(tmp_path, [Slot(0)], Stop(), WorkOptions(Part(("genral",))))
-
-
 def test_workers_go_on_with_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search = Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2)
     plan = stub.planned(tmp_path, search=search, tune=())
@@ -526,16 +469,6 @@ def test_workers_go_on_with_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(searching, "advance", advance)
     work(tmp_path, [Slot(0)], Stop())
     assert begun(plan.promote(one.id for one in plan.candidates), tmp_path) == [1, 1, 1, 1]
-
-
-def test_an_evaluation_that_fails_is_not_tried_for_ever(tmp_path: Path) -> None:
-    plan = stub.planned(tmp_path)
-    for trial in plan.trials():
-        stub.finish(trial, tmp_path)
-    freeze(plan, tmp_path)
-    (tmp_path / "no finals").touch()
-    work(tmp_path, [Slot(0)], Stop())
-    assert not list(tmp_path.glob("trials/*/*/results.json"))
 
 
 def test_workers_at_once_do_nothing_twice(tmp_path: Path) -> None:
@@ -593,7 +526,7 @@ def test_the_trial_whose_lock_fails_is_named(
         lock = RunLock(second)
     made = Worker(tmp_path, [Slot(0)], stub.Board(), Stop(), stack=True)
     ended = types.SimpleNamespace(job=job, why="", asked=False)
-    made._ended(cast(live.Live, ended), worker.UNLOCKED)
+    made._ended(ended, worker.UNLOCKED)
     lock.release()
     words = f"the lock of {re.escape(str(second))} does not hold between machines: pid .* on b"
     with pytest.raises(locks.Unlocked, match=words):
