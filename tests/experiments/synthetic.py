@@ -3,8 +3,9 @@ contract and by nobody's `write`.
 """
 
 import base64
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def trial(
     costs = {"peak_bytes": 300 * 2**20 + seed, "first_step_seconds": 4.5}
     stop = end(130.5, 30.5, state=state, step=last, message=message, **costs)
     lines(workdir / "events.jsonl", [begin, stop])
-    write(workdir / "manifest.json", _manifest({**candidate["config"], "seed": seed}))
+    write(workdir / "manifest.json", manifest({**candidate["config"], "seed": seed}))
     steps = range(3, last + 1, 3)
     records: list[dict[str, Any]] = []
     for step in steps:
@@ -172,11 +173,18 @@ def edit(path: Path, **fields: Any) -> None:
     write(path, {**json.loads(path.read_text()), **fields})
 
 
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[Any]:
+    """The content of a JSON file, which is written back with all that has changed in it."""
+    content = json.loads(path.read_text())
+    yield content
+    write(path, content)
+
+
 def edit_candidates(directory: Path, **fields: Any) -> None:
     """The plan of a sweep with other fields in all of its candidates."""
-    plan = json.loads((directory / "plan.json").read_text())
-    changed = [{**candidate, **fields} for candidate in plan["candidates"]]
-    edit(directory / "plan.json", candidates=changed)
+    with changing(directory / "plan.json") as plan:
+        plan["candidates"] = [{**candidate, **fields} for candidate in plan["candidates"]]
 
 
 def look(event: str = "test", **own: Any) -> dict[str, Any]:
@@ -241,7 +249,8 @@ def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _manifest(config: dict[str, Any]) -> dict[str, Any]:
+def manifest(config: dict[str, Any]) -> dict[str, Any]:
+    """What `manifest.json` holds of a run with this config."""
     return {
         "config": config,
         "config_hash": config_hash(config),

@@ -13,7 +13,7 @@ from scipy import stats
 
 from attnlab.errors import UserError
 from attnlab.experiments.report.across import Across, across, as_csv, differing, table
-from tests.experiments.synthetic import budget, edit, scored_on, sweep, workdir, write
+from tests.experiments.synthetic import budget, changing, edit, scored_on, sweep, workdir
 
 FIRST = {"a": (0.90, 0.92, 0.91, 0.94), "b": (0.50, 0.53, 0.50, 0.52)}
 SECOND = {"a": (0.94, 0.95, 0.95, 0.99), "c": (0.10, 0.11, 0.10, 0.12)}
@@ -80,9 +80,8 @@ def test_variants_that_were_renamed_are_found_by_their_settings(two: tuple[Path,
     """The third of the second sweep has the settings of "b"; what has no like in the other stands
     alone.
     """
-    plan = json.loads((two[1] / "plan.json").read_text())
-    plan["candidates"][1]["config"]["system"]["attention"]["score"] = "b"
-    write(two[1] / "plan.json", plan)
+    with changing(two[1] / "plan.json") as plan:
+        plan["candidates"][1]["config"]["system"]["attention"]["score"] = "b"
     expected = [("a", True), ("b = c", True)]
     assert [(pair.name, pair.gap is not None) for pair in across(*two).pairs] == expected
 
@@ -90,9 +89,9 @@ def test_variants_that_were_renamed_are_found_by_their_settings(two: tuple[Path,
 @pytest.mark.quick
 def test_what_differs_is_named(two: tuple[Path, Path]) -> None:
     """Code, packages, settings of all variants and of one: each once; what is alike is left out."""
-    plan = json.loads((two[1] / "plan.json").read_text())
-    plan["candidates"][0]["config"] |= {"training": {"steps": 24}, "batch": 8}
-    write(two[1] / "plan.json", {**plan, "budget": budget("a", match="flops")})
+    with changing(two[1] / "plan.json") as plan:
+        plan["candidates"][0]["config"] |= {"training": {"steps": 24}, "batch": 8}
+        plan["budget"] = budget("a", match="flops")
     packages = {"jax": "0.11.0", "flax": "0.12.8"}
     other = {"code": {"revision": "e" * 40, "dirty": True}, "packages": packages}
     for path in two[1].glob("trials/*/seed*/manifest.json"):
@@ -110,10 +109,8 @@ def test_a_setting_that_differs_everywhere_is_told_once(
 ) -> None:
     other = looked(sweep(tmp_path / "other", FIRST))
     assert differing(across(two[0], other)).rows == ()
-    plan = json.loads((other / "plan.json").read_text())
-    for one in plan["candidates"]:
-        one["config"]["training"] = {"steps": 24}
-    write(other / "plan.json", plan)
+    longer = {name: {"training.steps": 24} for name in FIRST}
+    other = looked(sweep(tmp_path / "longer", FIRST, settings=longer))
     assert ("training.steps", "12", "24", "all variants") in differing(across(two[0], other)).rows
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Basis, Comparison, compare
+from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.statistics.scale import Scale
-from tests.experiments.report.statistics.blocked import dunnett
 from tests.experiments.report.tabled import compared
-from tests.experiments.synthetic import SCORES, edit, lines, scored_on, sweep, workdir, write
+from tests.experiments.synthetic import SCORES, changing, lines, scored_on, sweep, workdir, write
 
 CLEAR = {
     "a": (0.90, 0.92, 0.91, 0.93),
@@ -27,8 +27,8 @@ def best(comparison: Comparison) -> list[str]:
 
 
 @pytest.mark.quick
-def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
-    """Dunnett's test within seeds, worked out another way, gives p and intervals."""
+def test_differences_to_the_baseline_are_those_of_the_family(tmp_path: Path) -> None:
+    """Of the values of all variants by seed; `statistics/test_family.py` has them against scipy."""
     scores = {
         "a": (0.90, 0.92, 0.91, 0.94),
         "b": (0.89, 0.91, 0.93, 0.88),
@@ -39,14 +39,11 @@ def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
     assert comparison.family.model.kind == "blocked"
     base, *others = comparison.rows
     assert base.difference is None and base.values == dict(enumerate(scores["a"]))
-    differences, p, half = dunnett(list(scores.values()))
-    for place, row in enumerate(others):
-        gap = np.mean(scores[row.name]) - np.mean(scores["a"])
-        ends = (differences[place] - half, differences[place] + half)  # scipy integrates by chance
-        assert row.difference is not None and row.shared == 4
-        assert row.difference.mean == pytest.approx(gap)
-        assert row.difference.interval == pytest.approx(ends, abs=2e-4)
-        assert row.difference.p == pytest.approx(p[place], abs=2e-3)
+    values = {name: dict(enumerate(row)) for name, row in scores.items()}
+    assert {row.name: row.difference for row in others} == Family(values).against("a")
+    assert [row.shared for row in others] == [4, 4]
+    gap = np.mean(scores["b"]) - np.mean(scores["a"])
+    assert others[0].difference.mean == pytest.approx(gap)
     assert base.pace == (pytest.approx(0.025), 1) and base.peak == (300 * 2**20 + 3, 1)
 
 
@@ -141,8 +138,8 @@ def test_why_a_finished_seed_has_no_number(score: float, tmp_path: Path) -> None
 
 def test_a_variant_of_which_nothing_came_through_keeps_its_row(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {**CLEAR, "b": (math.nan,) * 4})
-    chosen = json.loads((directory / "choice.json").read_text())["chosen"]
-    edit(directory / "choice.json", chosen={**chosen, "b": {"candidate": None}})
+    with changing(directory / "choice.json") as choice:
+        choice["chosen"]["b"] = {"candidate": None}
     row = compare(collect(directory)).rows[1]
     assert (row.name, row.summary.n, row.summary.mean, row.difference) == ("b", 0, None, None)
     assert len(row.missing) == 4

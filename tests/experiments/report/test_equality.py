@@ -1,6 +1,5 @@
 """What is not held equal between variants, and scores of different test data."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from tests.experiments.report.tabled import cells, main, part, warned
 from tests.experiments.synthetic import (
     SCORES,
     budget,
+    changing,
     claim,
     edit,
     edit_candidates,
@@ -88,9 +88,8 @@ def test_what_stands_alone_between_two_variants_is_what_is_compared(tmp_path: Pa
 
 def test_tuned_settings_are_said_as_tuned(tmp_path: Path) -> None:
     directory = sweep(tmp_path, tuned={0.001: 1.0, 0.003: 0.0})
-    choice = json.loads((directory / "choice.json").read_text())
-    choice["chosen"]["general"]["candidate"] = "general-peak-0.001-0a1b2c3d"
-    (directory / "choice.json").write_text(json.dumps(choice))
+    with changing(directory / "choice.json") as choice:
+        choice["chosen"]["general"]["candidate"] = "general-peak-0.001-0a1b2c3d"
     contents = gather(directory)
     assert warned(contents, "held equal") == []
     (one,) = differing(contents.records)
@@ -254,12 +253,8 @@ def test_records_that_do_not_say_on_what_a_measure_depends(tmp_path: Path) -> No
     """As in earlier versions: a loss is of tokens, unless there are classes; and the settings of the
     vocabulary stand for one that is not on record.
     """
-    settings = {"c": {"vocabulary": {"kind": "char"}}}
-    old = sweep(tmp_path / "old", LOSSES, measure=LOSS)
-    plan = json.loads((old / "plan.json").read_text())
-    for one in plan["candidates"]:
-        one["config"] |= settings.get(one["variant"], {})
-    write(old / "plan.json", plan)
+    settings = {"c": {"vocabulary.kind": "char"}}
+    old = sweep(tmp_path / "old", LOSSES, measure=LOSS, settings=settings)
     assert gather(old).comparison.rows[2].difference is None
     for path in old.glob("trials/*/*"):
         write(path / "vocabulary" / "labels.json", {"labels": ["yes", "no"]})

@@ -17,6 +17,7 @@ from tests.experiments.report.tabled import cells, main, warned
 from tests.experiments.synthetic import (
     TIME,
     budget,
+    changing,
     edit,
     edit_candidates,
     end,
@@ -61,9 +62,9 @@ def test_lost_and_accepted_trials(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {**TWO, "b": (0.5, math.nan, 0.4)})
     expected = ["1 of 6 reported trials has no score: b: seed 1 diverged."]
     assert warned(gather(directory), "lost") == expected
-    choice = json.loads((directory / "choice.json").read_text())
-    choice["chosen"]["b"]["accepted"] = {"b-1/seed0": "no space left", "b-1/seed1": "no space left"}
-    (directory / "choice.json").write_text(json.dumps(choice))
+    lost = dict.fromkeys(("b-1/seed0", "b-1/seed1"), "no space left")
+    with changing(directory / "choice.json") as choice:
+        choice["chosen"]["b"]["accepted"] = lost
     words = "2 trials that failed or were stopped (b-1/seed0, b-1/seed1), which was accepted."
     assert f"b was chosen without {words}" in warned(gather(directory), "lost")
 
@@ -126,8 +127,8 @@ def test_an_unequal_search_and_settings_at_the_edge(tmp_path: Path) -> None:
     assert warned(contents, "edge") == [f"At the edge of what was tried: {words}"]
     words = "chose the settings, on validation, and are reported too: no seed is fresh."
     assert warned(contents, "seeds") == [f"Seeds 0, 1, 2 {words}"]
-    plan = json.loads((directory / "plan.json").read_text())
-    edit(directory / "plan.json", candidates=plan["candidates"][:-1])
+    with changing(directory / "plan.json") as plan:
+        del plan["candidates"][-1]
     expected = ["Not every variant had as many settings tried: a 3, b 2."]
     assert warned(gather(directory), "tuning") == expected
 

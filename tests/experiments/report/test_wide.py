@@ -2,14 +2,13 @@
 
 import csv
 import io
-import json
 import math
 from pathlib import Path
 
 import pytest
 
 from attnlab.experiments.report import report
-from tests.experiments.synthetic import SCORES, claim, sweep
+from tests.experiments.synthetic import SCORES, changing, claim, sweep
 
 
 def table(directory: Path) -> list[dict[str, str]]:
@@ -45,13 +44,12 @@ def test_whatever_stands_in_a_cell(tmp_path: Path) -> None:
     back as on the command line.
     """
     directory = sweep(tmp_path, {'a "b", c': (0.9, 0.8), "ü": (0.1, 0.2)})
-    plan = json.loads((directory / "plan.json").read_text())
     odd = {"text": 'x,"y"\r\nz', "buckets": [8, 16], "drop": None, "flag": True}
     odd["position"] = {"name": "rotary", "base": 1e4}
     plain = {"text": "x\ry", "buckets": [8, 32], "drop": 0.1, "position": None, "flag": False}
-    for candidate, settings in zip(plan["candidates"], (odd, plain), strict=True):
-        candidate["config"]["system"] = settings
-    (directory / "plan.json").write_text(json.dumps(plan))
+    with changing(directory / "plan.json") as plan:
+        for candidate, settings in zip(plan["candidates"], (odd, plain), strict=True):
+            candidate["config"]["system"] = settings
     one, _, other, _ = table(directory)
     assert one["variant"] == 'a "b", c' and other["variant"] == "ü"
     names = [f"system.{name}" for name in ("text", "buckets", "drop", "flag")]

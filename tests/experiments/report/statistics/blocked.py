@@ -8,6 +8,17 @@ import numpy as np
 from scipy import optimize, stats
 
 
+def by_seed(values: Any, shared: bool = True) -> dict[str, dict[int, float]]:
+    """Values [variants][seeds] of "v0", ... by seed, nan for a missing one; each variant has seeds of
+    its own unless they are shared.
+    """
+    rows = {}
+    for place, row in enumerate(values):
+        numbered = enumerate(map(float, row), 0 if shared else 100 * place)
+        rows[f"v{place}"] = {seed: value for seed, value in numbered if value == value}
+    return rows
+
+
 def dunnett(values: Any) -> tuple[Any, Any, float]:
     """Differences of [variants, seeds] to the first, their p, and half of the interval of each."""
     values = np.asarray(values, float)

@@ -13,19 +13,15 @@ from scipy import stats
 from attnlab.experiments.report.statistics import family as rules
 from attnlab.experiments.report.statistics.family import SUPPORTED, UNDECIDED, Decision, Family
 from attnlab.experiments.report.statistics.scale import Scale
-from tests.experiments.report.statistics.blocked import dunnett
+from tests.experiments.report.statistics.blocked import by_seed, dunnett
 
 RNG = np.random.default_rng(17)
 SHARE = Scale(0.0, 1.0, 100)
 
 
 def family(values: Any, shared: bool = True, **how: Any) -> Family:
-    """Of values [variants][seeds]; each variant has seeds of its own unless they are shared."""
-    rows = {
-        f"v{place}": dict(enumerate(map(float, row), 0 if shared else 100 * place))
-        for place, row in enumerate(values)
-    }
-    return Family(rows, **how)
+    """See `by_seed`."""
+    return Family(by_seed(values, shared), **how)
 
 
 def claim(found: Family, *contrasts: tuple[dict[str, float], float]) -> tuple[str, list[Decision]]:
@@ -180,7 +176,7 @@ def test_better_goes_by_the_mode() -> None:
     with pytest.raises(ValueError, match="mode"):
         family(values, mode="least")
     with pytest.raises(ValueError, match="finite"):
-        family([[math.nan, 1.0]])
+        Family({"a": {0: math.nan, 1: 1.0}})
 
 
 def test_a_claim_needs_each_contrast_at_alpha_and_a_refutation_needs_more() -> None:

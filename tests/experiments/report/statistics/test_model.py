@@ -9,19 +9,14 @@ from scipy import stats
 
 from attnlab.experiments.report.statistics.model import Fit, fit
 from attnlab.experiments.report.statistics.scale import Scale
+from tests.experiments.report.statistics.blocked import by_seed
 
 RNG = np.random.default_rng(11)
 
 
 def fitted(values: Any, scale: Scale | None = None, shared: bool = True) -> Fit:
-    """Of values [variants][seeds], nan for a missing seed; each variant has seeds of its own unless
-    they are shared.
-    """
-    rows = {}
-    for place, row in enumerate(values):
-        numbered = enumerate(map(float, row), 0 if shared else 100 * place)
-        rows[f"v{place}"] = {seed: value for seed, value in numbered if not math.isnan(value)}
-    return fit(rows, scale or Scale())
+    """See `by_seed`."""
+    return fit(by_seed(values, shared), scale or Scale())
 
 
 def test_without_shared_seeds_it_is_one_way_analysis_of_variance() -> None:

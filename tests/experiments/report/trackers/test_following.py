@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from attnlab.config.tree import config_hash
 from attnlab.experiments.report.trackers import following, runs, tracked_in
 from attnlab.experiments.report.trackers.following import Follower
 from attnlab.experiments.report.trackers.runs import Point, Tracked
 from attnlab.records.tracking import Tracking
 from tests.commands.tiny import alone
 from tests.experiments.report.trackers.offline import change, made, stand_in, wandb_told
+from tests.experiments.synthetic import end, lines, manifest, start, write
 
 
 class Memory(runs.Store):
@@ -50,22 +50,15 @@ def follower(directory: Path, store: runs.Store) -> Follower:
 
 def trained(folder: Path, *steps: int, state: str = "", evaluated: bool = True) -> Path:
     """The records of a run that has got so far; the last step may not be evaluated yet."""
-    folder.mkdir(exist_ok=True)
-    manifest: dict[str, Any] = {name: {} for name in ("packages", "devices", "data")}
-    manifest |= {"config": {"seed": 3}, "config_hash": config_hash({"seed": 3}), "code": None}
-    manifest |= {"python": "3", "platform": "x", "command": [], "created": "now"}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write(folder / "manifest.json", manifest({"seed": 3}))
     records = [
         {"step": step, "split": split, "loss": 1.0}
         for step in steps
         for split in ("train", "valid")
     ]
-    records = records if evaluated else records[:-1]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in records))
-    events = [{"event": "start", "time": 1.0, "step": 0}]
-    end = {"event": "end", "time": 2.0, "step": 12, "state": state, "message": ""}
-    events += [end] if state else []
-    (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in events))
+    lines(folder / "metrics.jsonl", records if evaluated else records[:-1])
+    ended = [end(2.0, None, state=state)] if state else []
+    lines(folder / "events.jsonl", [start(1.0), *ended])
     return folder
 
 
@@ -148,7 +141,6 @@ def test_a_tracker_that_never_answers_costs_one_line(
     folder = trained(tmp_path / "run", 3)
     code = """
 import os, pathlib, sys
-from attnlab.config.tree import config_hash
 from attnlab.experiments.report.trackers import following
 following.SILENT, following.POLL = 0.5, 0.1
 follower = following.Follower("wandb", sys.argv[1], pathlib.Path(sys.argv[2]), 1)

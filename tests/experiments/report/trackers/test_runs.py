@@ -1,13 +1,12 @@
 """A trial as a run: its id stays, its digest follows its records."""
 
-import json
 import math
 from pathlib import Path
 
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.trackers.runs import tracked
 from tests.experiments.report.trackers.offline import change, made
-from tests.experiments.synthetic import lines, sweep, workdir
+from tests.experiments.synthetic import edit, lines, sweep, workdir
 
 
 def test_ids_stay_and_digests_follow_the_records(tmp_path: Path) -> None:
@@ -15,15 +14,13 @@ def test_ids_stay_and_digests_follow_the_records(tmp_path: Path) -> None:
     directory = made(tmp_path / "sweep")
     before = tracked(collect(directory))
     change(directory)
-    plan = json.loads((directory / "plan.json").read_text())
-    (directory / "plan.json").write_text(json.dumps({**plan, "hash": "f" * 12, "seeds": [0, 1, 2]}))
+    edit(directory / "plan.json", hash="f" * 12, seeds=[0, 1, 2])
     after = tracked(collect(directory))
     # a third seed is planned and has not begun
     assert [run.id for run in after] == [run.id for run in before]
     expected = [False, *[True] * 7]
     assert [run.digest == old.digest for run, old in zip(after, before, strict=True)] == expected
-    later = {**plan, "created": "2026-01-02T00:00:00+00:00"}
-    (directory / "plan.json").write_text(json.dumps(later))
+    edit(directory / "plan.json", created="2026-01-02T00:00:00+00:00")
     assert not {run.id for run in tracked(collect(directory))} & {run.id for run in before}
 
 
