@@ -74,7 +74,10 @@ VARIED = {
 }
 """Mistakes in the variants themselves."""
 
-TUNED = ("compare=rows({'a': {}})", "tune=grid({'schedule.paek': (1,), 'batch.size': ((8, 16),)})")
+TUNED = (
+    "compare=rows({'a': {}})",
+    "tune=grid({'schedule.paek': (1,), 'batch.buckets': ((8, 16),)})",
+)
 DIVIDED = ("compare=rows({'a': {'batch.size': 15}})", "tune=grid({'training.accumulate': (2,)})")
 SOLVED = (WIDER, "budget=Budget('parameters', 'system.encoder')")
 STARRED = (WIDER.replace("encoder", "enc*r"), SOLVED[1])
@@ -83,7 +86,7 @@ MISTAKES = [
     *(((f"compare=rows({rows})",), words) for rows, words in VARIED.items()),
     (
         TUNED,
-        "variant 'a' with schedule.paek=1 with batch.size=(8, 16): config.schedule.paek: no su",
+        "variant 'a' with schedule.paek=1 with batch.buckets=(8, 16): config.schedule.paek: no",
     ),
     (DIVIDED, "config.batch.size=15 is not divisible by 2"),
     (SOLVED, "variant 'wide': 'system.encoder' is set, but the budget solves for it"),
@@ -278,7 +281,7 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
     own: Path, tmp_path: Path
 ) -> None:
     """Then its candidates keep their names and results, and the plan says who mixed what."""
-    plan = planned(tmp_path, VARIANTS)
+    plan = planned(tmp_path, VARIANTS, "seeds=(0,)")
     begin_all(plan, tmp_path / "sweep")
     own.write_text("ONE = 2\n")
     workdir = plan.trials()[1].workdir(tmp_path / "sweep")
