@@ -72,17 +72,12 @@ def in_the_middle(directory: Path, parents: dict[int, int]) -> list[int]:
     """The processes of trials that have trained some steps since they started."""
     pids = []
     for path in directory.glob("trials/*/*/events.jsonl"):
-        starts = [record for record in records(path) if record["event"] == "start"]
+        starts = [record for record in read(path.parent) if record["event"] == "start"]
         metrics = path.with_name("metrics.jsonl")
         running = starts and starts[-1]["pid"] in parents and metrics.exists()
         if running and metrics.stat().st_mtime > starts[-1]["time"] + 0.1:
             pids.append(starts[-1]["pid"])
     return pids
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    """The whole records of a file that may be written at this moment."""
-    return [json.loads(line) for line in path.read_text().splitlines(True) if line.endswith("\n")]
 
 
 def processes() -> dict[int, int]:
@@ -233,7 +228,7 @@ def doubled(directory: Path) -> list[str]:
     """Trials that were begun after they were done, or by two processes at once."""
     wrong = []
     for path in sorted(directory.rglob("events.jsonl")):
-        records = [json.loads(line) for line in path.read_text().splitlines()]
+        records = read(path.parent)
         ends = [number for number, record in enumerate(records) if record["event"] == "end"]
         done = [number for number in ends if records[number]["state"] == "done"]
         if done != (

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments import Experiment, better, rows
-from attnlab.experiments.define.experiment import Claim
-from attnlab.experiments.define.loading import definition
-from attnlab.experiments.plan.candidate import Candidate
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.define import Claim, definition
+from attnlab.experiments.plan import Candidate, Plan
 from tests.commands.tiny import SHARED, SMALL
 
 CONFIG = "configs/translation.py:rnnsearch"

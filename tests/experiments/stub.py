@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan.candidate import Trial
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run import board, launcher, live, placing, ray, worker
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice

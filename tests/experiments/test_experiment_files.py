@@ -13,16 +13,15 @@ from typing import Any, ClassVar
 import pytest
 
 from attnlab import config as configs
-from attnlab.errors import UserError
 from attnlab.experiments.define.loading import definition, load_experiment
-from attnlab.experiments.plan import building, process
+from attnlab.experiments.plan import Plan, building, process
 from attnlab.experiments.plan.building import Builder
-from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import listed, made
 from attnlab.tasks import models
 from tests import sampling
 from tests.changed import changed
 from tests.experiments import real
+from tests.refusals import check_refused
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "experiments").glob("*.py"))
@@ -194,14 +193,12 @@ def test_bottleneck_on_text_compares_its_extreme_thirds(folder: Path, tmp_path: 
     ],
 )
 def test_what_an_argument_must_be(argument: str, words: str, folder: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        load_experiment(f"experiments/{argument.format(folder=folder)}")
-    assert words.format(folder=folder) in str(caught.value)
+    file = f"experiments/{argument.format(folder=folder)}"
+    check_refused(re.escape(words.format(folder=folder)), load_experiment, file)
 
 
 def test_text_of_one_length_is_refused(folder: Path) -> None:
     for language in ("de", "en"):
         (folder / f"train.{language}").write_text("ein haus\n" * 9)
     words = "no third of the training sentences is longer than another"
-    with pytest.raises(UserError, match=words):
-        load_experiment(f"{BOTTLENECK}:{folder}")
+    check_refused(words, load_experiment, f"{BOTTLENECK}:{folder}")

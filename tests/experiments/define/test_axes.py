@@ -11,9 +11,9 @@ from attnlab import config as configs
 from attnlab.config.resolve import read_value
 from attnlab.config.schema import Node
 from attnlab.data.settings import Buckets
-from attnlab.errors import UserError
 from attnlab.experiments.define.axes import Point, cross, flattened, grid, rows, text, zipped
 from attnlab.training.settings import Training
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -113,5 +113,4 @@ GRIDS: dict[str, Any] = {
     ],
 )
 def test_refused(make: Any, words: str) -> None:
-    with pytest.raises(UserError, match=re.escape(words)):
-        make()
+    check_refused(re.escape(words), make)

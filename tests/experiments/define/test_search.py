@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
+from tests.refusals import check_refused
 
 SPACE = {
     "schedule.peak": log_uniform(1e-4, 1e-2),
@@ -50,8 +50,7 @@ def test_a_search_survives_json() -> None:
     ],
 )
 def test_what_cannot_be_searched_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(UserError, match=re.escape(said)):
-        make()
+    check_refused(re.escape(said), make)
 
 
 @pytest.mark.parametrize(

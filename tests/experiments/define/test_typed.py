@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.experiments.define import definition
-from attnlab.experiments.define.loading import Changes
+from attnlab.experiments.define import Changes, definition
 from attnlab.experiments.define.typed import same, spelt
 from attnlab.experiments.plan.candidate import candidate_id
 from tests.experiments.plans import CONFIG, EXPERIMENT, FILE

@@ -12,10 +12,9 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab.analysis.work import Work
 from attnlab.errors import UserError
-from attnlab.experiments.plan import building
+from attnlab.experiments.plan import Plan, building
 from attnlab.experiments.plan import process as planning
 from attnlab.experiments.plan.building import Builder
-from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
 from attnlab.experiments.run import planning as in_a_process
 from tests.experiments.plans import experiment_file

@@ -13,6 +13,7 @@ from attnlab.experiments.plan import building
 from attnlab.experiments.plan.building import Builder
 from attnlab.tasks.base import Task
 from tests.experiments.plans import BASE
+from tests.refusals import check_refused
 
 
 @pytest.fixture
@@ -43,8 +44,7 @@ def test_refused_before_data_is_read(
     overrides: dict[str, Any], words: str, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Corpus, "load", None)
-    with pytest.raises(UserError, match=re.escape(words)):
-        builder.config(overrides)
+    check_refused(re.escape(words), builder.config, overrides)
 
 
 def test_data_is_read_and_counted_once(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:

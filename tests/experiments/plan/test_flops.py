@@ -29,21 +29,30 @@ def rnnsearch_flops() -> float:
     return step_flops(*tiny("rnnsearch"))
 
 
-class Questions:
-    """Batches of 2 images with 5 questions each, 5 and 9 tokens wide, the second twice as often."""
-
-    shapes, counts = ((2, 5), (2, 9)), (1, 2)
+class Batches(SimpleNamespace):
+    """Batches [rows, width] of texts, with a picture each and five questions about it."""
 
     def __call__(self, step: int) -> dict[str, np.ndarray]:
-        width = 9 if step else 5
-        question, label = (np.zeros(shape, np.int32) for shape in ((2, 5, width), (2, 5)))
-        return {"image": np.zeros((2, 5, 9, 3), np.uint8), "question": question, "label": label}
+        rows, width = self.shapes[step >= self.counts[0]]
+        sizes = {"source": (rows, width), "image": (rows, 5, 9, 3)}
+        sizes |= {"question": (rows, 5, width), "label": (rows, 5)}
+        return {name: np.zeros(size, np.int32) for name, size in sizes.items()}
 
 
-def test_the_mean_batch_has_as_many_labels_as_questions() -> None:
+def test_the_mean_batch_is_weighted_by_use() -> None:
     """Only tokens are as long as a batch is wide, whatever else has 5 or 9 of something."""
-    found = {name: one.shape for name, one in mean_batch(Questions(), 3).items()}
-    assert found == {"image": (3, 5, 9, 3), "question": (3, 5, 8), "label": (3, 5)}
+    questions = mean_batch(Batches(shapes=((2, 5), (2, 9)), counts=(1, 2)), 3)
+    shapes = {"source": (3, 8), "image": (3, 5, 9, 3), "question": (3, 5, 8), "label": (3, 5)}
+    assert {name: one.shape for name, one in questions.items()} == shapes
+    batches = Batches(shapes=((8, 16), (4, 32), (2, 64)), counts=(3, 1, 0))
+    found = mean_batch(batches, 1)
+    shapes = {"source": (6, 20), "image": (6, 5, 9, 3), "question": (6, 5, 20), "label": (6, 5)}
+    assert {name: one.shape for name, one in found.items()} == shapes
+    assert {one.dtype for one in found.values()} == {np.dtype(np.int32)}
+    assert 6 * 20 <= 128 < 7 * 20  # every batch has 128 positions
+    assert mean_batch(batches, 4)["source"].shape == (8, 20)
+    one_width = Batches(shapes=((8, 16), (4, 32)), counts=(3, 0))
+    assert mean_batch(one_width, 1)["source"].shape == (8, 16)
 
 
 def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
@@ -59,24 +68,6 @@ def test_accumulation_is_no_work() -> None:
     """The same rows in more passes."""
     in_four = step_flops(*tiny("rnnsearch", "training.accumulate=4"))
     assert in_four == pytest.approx(rnnsearch_flops(), rel=0.05)
-
-
-def test_the_mean_batch_is_weighted_by_use() -> None:
-    class Batches(SimpleNamespace):
-        def __call__(self, step: int) -> dict[str, np.ndarray]:
-            ids = np.zeros(self.shapes[step == 2], np.int32)
-            image = np.zeros((len(ids), 5, 7, 3), np.int32)
-            return {"source": ids, "target": ids, "label": ids[:, 0], "image": image}
-
-    batches = Batches(shapes=((8, 16), (4, 32), (2, 64)), counts=(3, 1, 0))
-    found = mean_batch(batches, 1)
-    shapes = {"source": (6, 20), "target": (6, 20), "label": (6,), "image": (6, 5, 7, 3)}
-    assert {name: one.shape for name, one in found.items()} == shapes
-    assert {one.dtype for one in found.values()} == {np.dtype(np.int32)}
-    assert 6 * 20 <= 128 < 7 * 20  # every batch has 128 positions
-    assert mean_batch(batches, 4)["source"].shape == (8, 20)
-    one_width = Batches(shapes=((8, 16), (4, 32)), counts=(3, 0))
-    assert mean_batch(one_width, 1)["source"].shape == (8, 16)
 
 
 def test_a_language_model_counts_with_the_lanes_that_it_remembers() -> None:

@@ -11,12 +11,12 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import Budget
 from attnlab.experiments.define import Changes
-from attnlab.experiments.plan import matching
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan, matching
 from attnlab.experiments.run.planning import ensure, grow
 from tests.experiments.plan.planning import WIDER, WIDEST
 from tests.experiments.plans import experiment_file, plan
 from tests.experiments.synthetic import met
+from tests.refusals import check_refused
 
 ACCEPTED = Changes(unmatched=True)
 BUDGET = "budget=Budget('parameters', 'system.decoder', within={within})"
@@ -66,8 +66,7 @@ def test_the_refusal_leaves_no_folder(search: bool, tmp_path: Path, inside: None
         lines.append("search=Search({'schedule.peak': choice(1e-3, 3e-3)}, trials=2)")
     file = experiment_file(tmp_path / "which.py", *lines)
     directory = tmp_path / "sweep"
-    with pytest.raises(UserError, match="NOT MATCHED within 0 %"):
-        ensure(file, directory)
+    check_refused("NOT MATCHED within 0 %", ensure, file, directory)
     assert not directory.exists()
     ensure(file, directory, ACCEPTED)
     candidates = Plan.of_sweep(directory).candidates
@@ -79,8 +78,7 @@ def test_all_options_of_a_search_are_looked_at(tmp_path: Path, inside: None) -> 
     search = "search=Search({'system.embedding': choice(400, 4)}, trials=2)"
     lines = [WIDER, BUDGET.format(within=1e-4), search]
     file = experiment_file(tmp_path / "which.py", *lines)
-    with pytest.raises(UserError, match=r"budget: wide \(system.embedding=4\) has "):
-        ensure(file, tmp_path / "sweep")
+    check_refused(r"budget: wide \(system.embedding=4\) has ", ensure, file, tmp_path / "sweep")
 
 
 def test_what_a_search_draws_is_refused_or_accepted_on_record(tmp_path: Path, inside: None) -> None:
@@ -95,9 +93,7 @@ def test_what_a_search_draws_is_refused_or_accepted_on_record(tmp_path: Path, in
         grow(directory, [("wide", {"system.embedding": embedding})])
 
     draw(400)
-    words = rf"wide \(system.embedding=4\) has .*{matching.FLAG}$"
-    with pytest.raises(UserError, match=words):
-        draw(4)
+    check_refused(rf"wide \(system.embedding=4\) has .*{matching.FLAG}$", draw, 4)
     assert len(Plan.of_sweep(directory).candidates) == 1
     ensure(file, directory, ACCEPTED)
     draw(4)

@@ -10,6 +10,7 @@ from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
 from tests.experiments.plan.planning import SCORES, SEARCH, refused
 from tests.experiments.plans import experiment_file
+from tests.refusals import check_refused
 
 LSTM, ONE = "configs/language_modelling.py:lstm", {"a": {}}
 pytestmark = pytest.mark.usefixtures("uncounted")
@@ -127,7 +128,6 @@ def test_a_score_that_depends_on_the_vocabulary_does_not_choose_one(
     tune = f"tune=grid({ {f'vocabulary.{key}': values}!r})"
     lines = (base_of_texts(tmp_path), tune, f"select=({metric!r}, 'min')")
     if told:
-        with pytest.raises(UserError, match=told):
-            planned(tmp_path, *lines)
+        check_refused(told, planned, tmp_path, *lines)
     else:
         assert len(planned(tmp_path, *lines).candidates) == 2

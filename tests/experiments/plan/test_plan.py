@@ -16,6 +16,7 @@ from attnlab.experiments import grid
 from attnlab.experiments.plan.candidate import Candidate, Counted
 from attnlab.experiments.plan.plan import Plan
 from tests.experiments.plans import plan
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -45,10 +46,8 @@ def test_trials_run_seed_by_seed(tmp_path: Path) -> None:
 def test_a_trial_that_is_not_in_the_plan() -> None:
     with pytest.raises(UserError, match="no candidate 'additive-0323'; did you mean 'additive-"):
         plan().trial("additive-0323", 0)
-    with pytest.raises(UserError, match="no seed 7; its seeds: 0, 1"):
-        plan().trial(plan().candidates[0].id, 7)
-    with pytest.raises(UserError, match="no variant 'generel'; did you mean 'general'"):
-        plan().want("generel", {})
+    check_refused("no seed 7; its seeds: 0, 1", plan().trial, plan().candidates[0].id, 7)
+    check_refused("no variant 'generel'; did you mean 'general'", plan().want, "generel", {})
 
 
 def test_settings_found_by_a_search_have_the_id_of_a_listed_point() -> None:
@@ -75,8 +74,7 @@ def test_several_extend_one_plan_and_nothing_is_lost(tmp_path: Path) -> None:
         list(pool.map(_extend, [str(tmp_path)] * 12, range(12)))
     found = Plan.of_sweep(tmp_path)
     assert {one.id for one in found.candidates} >= {f"new-{number}" for number in range(12)}
-    with pytest.raises(UserError, match="holds no sweep"):
-        Plan.extend(tmp_path / "elsewhere", [])
+    check_refused("holds no sweep", Plan.extend, tmp_path / "elsewhere", [])
 
 
 @pytest.mark.parametrize(
@@ -92,8 +90,7 @@ def test_several_extend_one_plan_and_nothing_is_lost(tmp_path: Path) -> None:
 )
 def test_a_damaged_plan_is_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(UserError, match=r"plan\.json is (damaged|of version 9)"):
-        Plan.read(tmp_path)
+    check_refused(r"plan\.json is (damaged|of version 9)", Plan.read, tmp_path)
 
 
 def test_a_plan_of_version_1_can_be_read_and_stays_of_it(tmp_path: Path) -> None:
@@ -111,23 +108,20 @@ def test_a_plan_of_version_1_can_be_read_and_stays_of_it(tmp_path: Path) -> None
     assert json.loads(found.grown([]).to_json())["version"] == 1
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """The fields of a plan with another value at a dotted path."""
-    fields: dict[str, Any] = json.loads(plan().to_json())
-    *above, last = path.split(".")
-    place: Any = fields
-    for key in above:
-        place = place[int(key)] if isinstance(place, list) else place[key]
-    place[last] = value
-    return fields
+FIELDS: dict[str, Any] = json.loads(plan().to_json())
+FIRST, STEPS = FIELDS["candidates"][0], {"config": {"training": {"steps": -1}}}
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "words"),
+    ("field", "value", "words"),
     [
-        ("select.metric", 3, "select.metric is 3, expected a text"),
-        ("measure.mode", "most", "measure.mode is \"most\", expected 'min' or 'max'"),
-        ("candidates.0.config", {"training": {"steps": -1}}, "config.training.steps is -1"),
+        ("select", {"metric": 3, "mode": "min"}, "select.metric is 3, expected a text"),
+        (
+            "measure",
+            {"metric": "loss", "mode": "most"},
+            "measure.mode is \"most\", expected 'min' or 'max'",
+        ),
+        ("candidates", [FIRST | STEPS], "candidates[0].config.training.steps is -1"),
         (
             "claim",
             {"statement": "x", "contrasts": [{"weights": {"a": "1"}, "at_least": 0.0}]},
@@ -136,6 +130,5 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("search", {"sampler": "random"}, "search.trials is missing"),
     ],
 )
-def test_another_kind_is_told_with_its_place(path: str, value: Any, words: str) -> None:
-    with pytest.raises(UserError, match=re.escape(words)):
-        Plan.from_json(json.dumps(changed(path, value)), "here")
+def test_another_kind_is_told_with_its_place(field: str, value: Any, words: str) -> None:
+    check_refused(re.escape(words), Plan.from_json, json.dumps({**FIELDS, field: value}), "here")

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.report import tables
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import Comparison, compare
+from attnlab.experiments.report import Comparison, collect, compare, tables
 from attnlab.experiments.report.contents import Contents
 from attnlab.pages.html import Figure, figure
 from attnlab.pages.tables import Table

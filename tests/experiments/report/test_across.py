@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from attnlab.errors import UserError
 from attnlab.experiments.report.across import Across, across, as_csv, differing, table
 from tests.experiments.synthetic import budget, changing, edit, scored_on, sweep, workdir
+from tests.refusals import check_refused
 
 FIRST = {"a": (0.90, 0.92, 0.91, 0.94), "b": (0.50, 0.53, 0.50, 0.52)}
 SECOND = {"a": (0.94, 0.95, 0.95, 0.99), "c": (0.10, 0.11, 0.10, 0.12)}
@@ -118,11 +118,9 @@ def test_what_cannot_be_compared(tmp_path: Path, two: tuple[Path, Path]) -> None
     measure = {"metric": "loss", "mode": "min"}
     other, early = sweep(tmp_path / "other", FIRST, measure=measure), tmp_path / "early"
     words = f"has the measure 'exact' (max), {other} 'loss' (min); take two sweeps with"
-    with pytest.raises(UserError, match=re.escape(words)):
-        across(two[0], other)
+    check_refused(re.escape(words), across, two[0], other)
     words = f"{early} is not scored on the test split yet; let its sweep come to its end first"
-    with pytest.raises(UserError, match=re.escape(words)):
-        across(two[0], sweep(early, FIRST, final=False))
+    check_refused(re.escape(words), across, two[0], sweep(early, FIRST, final=False))
 
 
 def test_the_file_for_programs(two: tuple[Path, Path]) -> None:

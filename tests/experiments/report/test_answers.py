@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.report.answers import MOST, Answer, answers
+from tests.refusals import check_refused
 
 
 def run(
@@ -42,5 +42,4 @@ def test_every_task(tmp_path: Path) -> None:
 def test_the_first_lines_only_and_a_damaged_file_is_told(tmp_path: Path) -> None:
     assert len(answers(run(tmp_path, "translations.txt", ["x"] * 1000, []))) == MOST
     (tmp_path / "examples.json").write_text('{"outputs": 3, "examples": []}')
-    with pytest.raises(UserError, match=r"examples.json is damaged .*outputs"):
-        answers(tmp_path)
+    check_refused(r"examples.json is damaged .*outputs", answers, tmp_path)

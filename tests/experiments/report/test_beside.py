@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.experiments.report import collect, compare
 from attnlab.experiments.report.beside import measures, validation
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
 from tests.experiments.report.tabled import compared
 from tests.experiments.synthetic import sweep
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.report.collect import Cost, collect
 from tests.experiments.synthetic import SCORES, end, lines, start, sweep, workdir
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -104,5 +104,4 @@ def test_damage_is_named(tmp_path: Path, file: str, content: str | None, words: 
         (directory / file).unlink()
     else:
         (directory / file).write_text(content)
-    with pytest.raises(UserError, match=words):
-        collect(directory)
+    check_refused(words, collect, directory)

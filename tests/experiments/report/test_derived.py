@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from attnlab.experiments.define.derived import COUNTED, PLAIN, forms
-from attnlab.experiments.report import report
-from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report import collect, report
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.derived import COSTS, side_by_side, value
 from tests.experiments.report.tabled import main

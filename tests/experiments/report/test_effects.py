@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report import collect, compare
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.effects import Effect, crossed, effects, one_at_a_time, table
 from attnlab.experiments.report.report import show

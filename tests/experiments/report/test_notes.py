@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.experiments.report import tables
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report import collect, compare, tables
 from attnlab.experiments.report.notes import cost_notes, foresight
 from attnlab.experiments.report.statistics.power import Dunnett
 from tests.experiments import plans

@@ -3,12 +3,12 @@ hand.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report import collect, compare
 from attnlab.experiments.report.sampling import sampled, table
 from attnlab.records.items import Items
 from tests.experiments.report.tabled import compared
@@ -17,14 +17,14 @@ from tests.experiments.synthetic import sweep, workdir
 SCORES = {"a": (0.5, 0.5), "b": (0.75, 0.75), "c": (0.75, 0.75)}
 
 
-def made(directory: Path, examples: int = 40, **others: int) -> Path:
-    """A sweep whose trials have items: a is right in every second example, b in three of four; some
-    variants in others.
+def made(directory: Path, of_c: int = 40, **changes: Any) -> Path:
+    """A sweep whose trials have items, of 40 examples: a is right in every second one, b in three of
+    four.
     """
-    found = sweep(directory, SCORES)
+    found = sweep(directory, SCORES, **changes)
     for variant, scores in SCORES.items():
         for seed, score in enumerate(scores):
-            right = np.arange(others.get(variant, examples)) % 4 < 4 * score
+            right = np.arange(of_c if variant == "c" else 40) % 4 < 4 * score
             rows = np.stack([right, np.ones(len(right))], 1)
             items = Items.of({"exact": ("ratio", rows), "loss": ("ratio", rows)})
             items.write(workdir(found, variant, seed))
@@ -48,17 +48,10 @@ def test_differences_over_examples_are_those_of_binomial_draws(tmp_path: Path) -
 
 
 def test_what_does_not_pair_is_left_out(tmp_path: Path) -> None:
-    """Other numbers of examples; no items at all; a measure that has none."""
-    assert set(sampled(compare(collect(made(tmp_path / "fewer", c=39))), "a")) == {"b"}
+    """Other numbers of examples, and other ones; no items at all; a measure that has none."""
+    others = {"a": "t", "b": "t", "c": "u"}
+    for name, changes in (("fewer", {"of_c": 39}), ("others", {"test_data": others})):
+        assert set(sampled(compare(collect(made(tmp_path / name, **changes))), "a")) == {"b"}
     assert table(compared(tmp_path / "none", SCORES), "a") is None
     measure = {"metric": "bleu", "mode": "max"}
     assert sampled(compared(tmp_path / "other", SCORES, measure=measure), "a") == {}
-
-
-def test_other_test_data_of_as_many_examples_does_not_pair(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, SCORES, test_data={"a": "t", "b": "t", "c": "u"})
-    for variant in SCORES:
-        for seed in (0, 1):
-            rows = np.stack([np.arange(40) % 4 < 2, np.ones(40)], 1)
-            Items.of({"exact": ("ratio", rows)}).write(workdir(directory, variant, seed))
-    assert set(sampled(compare(collect(directory)), "a")) == {"b"}

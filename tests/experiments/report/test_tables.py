@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from attnlab.experiments.plan.candidate import Candidate
-from attnlab.experiments.report import tables
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report import collect, compare, tables
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.formats import latex

@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.experiments import grid
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import board
+from attnlab.experiments.run import Seen, board, look_at_all
 from attnlab.experiments.run.board import (
     Board,
     best,
@@ -23,7 +23,6 @@ from attnlab.experiments.run.board import (
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import Seen, look_at_all
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock

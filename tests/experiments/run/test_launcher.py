@@ -8,14 +8,11 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
 from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import launcher, searching
-from attnlab.experiments.run.board import Board
+from attnlab.experiments.run import Board, Choice, Stop, launcher, look_at_all, searching
 from attnlab.experiments.run.jobs import Due, Part
 from attnlab.experiments.run.launcher import Launcher
-from attnlab.experiments.run.selection import Choice
-from attnlab.experiments.run.state import look_at_all
-from attnlab.experiments.run.stop import Stop
 from tests.experiments import stub
+from tests.refusals import check_refused
 
 
 class Records:
@@ -72,8 +69,7 @@ def test_nothing_is_chosen_while_a_trial_is_left(tmp_path: Path) -> None:
     made = launched(tmp_path, Records(tmp_path, general_0="left"))
     made.train()
     words = f"1 trials have not settled .{plan.trials()[1].name} is one., so nothing is chosen"
-    with pytest.raises(UserError, match=words):
-        made.finish()
+    check_refused(words, made.finish)
     assert Choice.read(tmp_path) is None
 
 
@@ -206,15 +202,13 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
         (names[1], "is done already"),
         ("additive", "'additive' is no trial: expected CANDIDATE/seedN"),
     ):
-        with pytest.raises(UserError, match=words):
-            launcher.stop_trial(tmp_path, name, "")
+        check_refused(words, launcher.stop_trial, tmp_path, name, "")
     with pytest.raises(UserError, match="the choice of its variant is frozen, so it cannot run"):
         launcher.take_back(tmp_path, names[0])
     (tmp_path / "choice.json").unlink()
     launcher.take_back(tmp_path, names[0])
     assert [one.word for one in look_at_all(plan, tmp_path)].count("interrupted") == 1
-    with pytest.raises(UserError, match="is done: it was not stopped by request"):
-        launcher.take_back(tmp_path, names[1])
+    check_refused("is done: it was not stopped by request", launcher.take_back, tmp_path, names[1])
 
 
 def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
@@ -222,5 +216,4 @@ def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
     with launcher.lock(tmp_path), pytest.raises(UserError, match=words):
         launcher.lock(tmp_path)
     launcher.lock(tmp_path).release()
-    with pytest.raises(UserError, match="holds no sweep"):
-        Plan.of_sweep(tmp_path)
+    check_refused("holds no sweep", Plan.of_sweep, tmp_path)

@@ -11,10 +11,10 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import rows
 from attnlab.experiments.plan.candidate import Trial
-from attnlab.experiments.run import looks, scoring, selection
-from attnlab.experiments.run.looks import looked
+from attnlab.experiments.run import looked, looks, scoring, selection
 from attnlab.experiments.run.selection import Choice, freeze
 from tests.experiments import stub
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -45,8 +45,7 @@ def test_a_choice_is_recorded_before_it_is_frozen(
         raise UserError("no space")
 
     monkeypatch.setattr(selection.Choice, "write", full)
-    with pytest.raises(UserError, match="no space"):
-        freeze(plan, tmp_path)
+    check_refused("no space", freeze, plan, tmp_path)
     assert [one["event"] for one in looked(tmp_path)] == ["choice"]
     assert Choice.read(tmp_path) is None
 

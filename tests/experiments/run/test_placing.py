@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import placing
+from attnlab.experiments.run import Stop, placing
 from attnlab.experiments.run.jobs import training
 from attnlab.experiments.run.placing import Placed
-from attnlab.experiments.run.stop import Stop
 from tests.experiments import stub
 
 

@@ -19,6 +19,7 @@ from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from tests.experiments.plan.planning import SCORES
 from tests.experiments.plans import experiment_file, plan
+from tests.refusals import check_refused
 
 
 @pytest.mark.usefixtures("inside")
@@ -68,8 +69,7 @@ def test_that_changed_code_is_accepted_is_passed_on(
     (tmp_path / "gone.py").unlink()
     monkeypatch.setattr(planned, "_planned", None)
     expected = r"seed0 was made with other code: .*gone\.py is gone; put that back"
-    with pytest.raises(UserError, match=expected):
-        planned.ensure(file, tmp_path / "sweep")
+    check_refused(expected, planned.ensure, file, tmp_path / "sweep")
     asked: list[tuple[object, ...]] = []
     monkeypatch.setattr(planned, "_planned", lambda *given: asked.append(given) or made)
     accepted = Changes(accept=True)
@@ -100,12 +100,10 @@ def test_a_process_of_its_own_plans(
     wrong = "compare=rows({'a': {}, 'b': {'system.attention.score': 'genral'}})"
     file = experiment_file(tmp_path / "which.py", wrong)
     words = r"^variant 'b': config.system.attention.score: unknown score 'genral'; did you mean 'g"
-    with pytest.raises(UserError, match=words):
-        planned.ensure(file, tmp_path / "sweep")
+    check_refused(words, planned.ensure, file, tmp_path / "sweep")
     assert capfd.readouterr().err == ""
     dies = experiment_file(tmp_path / "dies.py", SCORES, imports=DIES)
-    with pytest.raises(UserError, match=r"planning failed \(exit code 1\): two"):
-        planned.ensure(dies, tmp_path / "sweep")
+    check_refused(r"planning failed \(exit code 1\): two", planned.ensure, dies, tmp_path / "sweep")
     assert capfd.readouterr().err == "one\n" and not (tmp_path / "sweep").exists()
 
 
@@ -146,5 +144,4 @@ def test_a_plain_mistake_starts_no_process(tmp_path: Path, monkeypatch: pytest.M
     words = "holds another experiment: its name is 'which', here 'other'"
     with pytest.raises(UserError, match=words):
         planned.ensure(experiment_file(tmp_path / "other.py", SCORES), tmp_path / "sweep")
-    with pytest.raises(UserError, match="holds no sweep"):
-        planned.grow(tmp_path / "nowhere", [])
+    check_refused("holds no sweep", planned.grow, tmp_path / "nowhere", [])

@@ -16,18 +16,16 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import ray
+from attnlab.experiments.run import Stop, look_at_all, ray
 from attnlab.experiments.run.jobs import training
 from attnlab.experiments.run.live import DEFAULTS
 from attnlab.experiments.run.ray import Request, run_worker, worker_environment
-from attnlab.experiments.run.state import look_at_all
-from attnlab.experiments.run.stop import Stop
 from attnlab.records.attempts import read
 from tests.commands.tiny import refused
 from tests.experiments import real, stub
 from tests.experiments.kill_sweep import doubled, processes, torn
+from tests.refusals import check_refused
 
 
 def nobody(address: str, **settings: Any) -> None:
@@ -182,8 +180,7 @@ def test_others_leave_before_an_error(tmp_path: Path, stubbed: tuple[StubRay, ra
     stub.planned(tmp_path)
     module.answer = (2, "too few")
     due = training(Plan.of_sweep(tmp_path), None, tmp_path)
-    with pytest.raises(UserError, match="too few"):
-        launcher.run(lambda: due)
+    check_refused("too few", launcher.run, lambda: due)
     assert module.cancels == [False] and list(launcher._tasks) == ["other"]
 
 

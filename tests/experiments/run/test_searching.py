@@ -15,16 +15,13 @@ from typing import Any
 import pytest
 
 from attnlab.experiments.define.search import Search, log_uniform, uniform
-from attnlab.experiments.plan.candidate import Candidate, Trial
-from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import searching
-from attnlab.experiments.run.board import Board
+from attnlab.experiments.plan import Candidate, Plan, Trial
+from attnlab.experiments.run import Board, Stop, searching
 from attnlab.experiments.run.jobs import Due
 from attnlab.experiments.run.launcher import Launcher
 from attnlab.experiments.run.searching import advance
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.state import is_left, look
-from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.studies import Study
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt

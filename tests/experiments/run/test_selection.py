@@ -9,10 +9,10 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import grid
-from attnlab.experiments.plan.candidate import Trial
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run.selection import Choice, freeze, validation_score, wanted
 from tests.experiments import stub
+from tests.refusals import check_refused
 
 NAN = math.nan
 
@@ -91,8 +91,7 @@ def test_a_variant_without_any_candidate_is_not_passed_over(tmp_path: Path) -> N
     plan = tuned(tmp_path, {"0.1": (1.0, 1.0)})
     lost = dataclasses.replace(plan, candidates=tuple(plan.of("additive")))
     words = "variant 'general' has no candidate to choose from, so nothing is chosen"
-    with pytest.raises(UserError, match=words):
-        freeze(lost, tmp_path)
+    check_refused(words, freeze, lost, tmp_path)
     assert Choice.read(tmp_path) is None
     assert freeze(plan, tmp_path) == freeze(lost, tmp_path)
 
@@ -121,5 +120,4 @@ def test_a_metric_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="valid.json is damaged or has no 'bleu'"):
         validation_score(trial, tmp_path, "bleu")
     (tmp_path / "choice.json").write_text('{"made": 1}')
-    with pytest.raises(UserError, match="choice.json is damaged"):
-        Choice.read(tmp_path)
+    check_refused("choice.json is damaged", Choice.read, tmp_path)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.run import slots
 from attnlab.experiments.run.slots import Slot, local_slots, share, with_planned_cores
 from tests.experiments import real
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -58,18 +58,15 @@ def test_the_local_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setattr(slots, "usable_gpus", lambda: ["0", "1", "2"])
     assert len(local_slots()) == 3 and len(local_slots(2)) == 2
     assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in local_slots(devices=2)] == ["0,1"]
-    with pytest.raises(UserError, match="4 devices a trial: there are 3 GPUs here; ask for fewer"):
-        local_slots(devices=4)
-    with pytest.raises(UserError, match="--devices-per-trial=0: expected a whole number from 1"):
-        local_slots(devices=0)
+    check_refused("4 devices a trial: there are 3 GPUs here; ask for fewer", local_slots, devices=4)
+    check_refused("--devices-per-trial=0: expected a whole number from 1", local_slots, devices=0)
     monkeypatch.setattr(slots, "usable_gpus", lambda: [])
     monkeypatch.setenv("XLA_FLAGS", "--xla_a=1 --xla_force_host_platform_device_count=8")
     quota.write_text("max 100000\n")
     first, second = local_slots(devices=2)
     assert (first.cores, second.cores) == ((0, 1), (2, 3))
     assert first.environment["XLA_FLAGS"] == "--xla_a=1 --xla_force_host_platform_device_count=2"
-    with pytest.raises(UserError, match="--slots=0: expected a whole number from 1 to 1024"):
-        local_slots(0)
+    check_refused("--slots=0: expected a whole number from 1 to 1024", local_slots, 0)
     assert [slot.cores for slot in local_slots(least=3)] == [(0, 1, 2, 3)]
 
 
@@ -85,8 +82,7 @@ def test_slots_have_the_cores_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> No
     slots_of_two = with_planned_cores(given, 2)
     assert all(slot.environment == two and not slot.planned for slot in slots_of_two)
     words = "was planned with 3 cores, and a slot here has 2; .* or --accept-cores"
-    with pytest.raises(UserError, match=words):
-        with_planned_cores(given, 3)
+    check_refused(words, with_planned_cores, given, 3)
     less, enough = with_planned_cores(given, 3, accept=True)
     assert (less.cores, less.environment["NPROC"]) == ((0, 1), "3")
     assert less.use["planned_cores"] == 3

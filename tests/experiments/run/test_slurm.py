@@ -16,16 +16,13 @@ import pytest
 
 from attnlab.commands import Parser
 from attnlab.commands.sweep_flags import add_running
-from attnlab.errors import UserError
-from attnlab.experiments.run import live, placing, slurm
+from attnlab.experiments.run import Stop, WorkOptions, live, look_at_all, placing, slurm
 from attnlab.experiments.run.jobs import training
-from attnlab.experiments.run.live import WorkOptions
 from attnlab.experiments.run.slurm import ArrayJob, Cluster, Leave, Request, add_arguments, request
-from attnlab.experiments.run.state import look_at_all
-from attnlab.experiments.run.stop import Stop
 from attnlab.records import attempts
 from tests.commands.tiny import refused
 from tests.experiments import real, stub
+from tests.refusals import check_refused
 
 SBATCH = """#!/bin/sh
 cp "$1" "$FAKE/batch.$(ls "$FAKE" | grep -c batch)"
@@ -111,12 +108,10 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
     (fake / "refuse").touch()
     cluster = Cluster(tmp_path, Request(1), stub.Board(), Stop())
     words = "SLURM did not take the workers: .*invalid partition specified: nowhere"
-    with pytest.raises(UserError, match=words):
-        cluster.run(lambda: training(plan, None, tmp_path))
+    check_refused(words, cluster.run, lambda: training(plan, None, tmp_path))
     error = "slurm_load_jobs error: Unable to contact controller"
     (fake / "squeue").write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
-    with pytest.raises(UserError, match="squeue does not answer: .*Unable to contact controller"):
-        cluster.workers()
+    check_refused("squeue does not answer: .*Unable to contact controller", cluster.workers)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +126,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
     ],
 )
 def test_flags_are_checked(flag: str, said: str) -> None:
-    with pytest.raises(UserError, match=re.escape(said)):
-        request(parsed(flag))
+    check_refused(re.escape(said), request, parsed(flag))
 
 
 def test_flags_become_the_request() -> None:

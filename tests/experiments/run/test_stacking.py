@@ -13,11 +13,9 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.plan.candidate import Candidate, Trial
-from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import training
+from attnlab.experiments.plan import Candidate, Plan, Trial
+from attnlab.experiments.run import recorded, training
 from attnlab.experiments.run.jobs import group
-from attnlab.experiments.run.state import recorded
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.define.search import Search, choice, integers, log_uniform, uniform
 from attnlab.experiments.run import studies
+from tests.refusals import check_refused
 
 pytest.importorskip("optuna")
 
@@ -170,11 +170,9 @@ def test_a_journal_edited_by_hand_is_one_line(line: str, tmp_path: Path) -> None
     study(tmp_path).ask()
     journal = tmp_path / "search.journal"
     journal.write_text("\n".join([*journal.read_text().splitlines(), line, ""]))
-    with pytest.raises(UserError, match=f"{journal} is damaged .*put back a good copy"):
-        study(tmp_path)
+    check_refused(f"{journal} is damaged .*put back a good copy", study, tmp_path)
 
 
 def test_without_optuna_one_line_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    with pytest.raises(UserError, match=r"pip install 'attnlab\[search\]'"):
-        study(tmp_path)
+    check_refused(r"pip install 'attnlab\[search\]'", study, tmp_path)

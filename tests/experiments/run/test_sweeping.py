@@ -9,12 +9,9 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
-from attnlab.experiments.run import sweeping
-from attnlab.experiments.run.jobs import Part
-from attnlab.experiments.run.live import WorkOptions
+from attnlab.experiments.run import Part, SweepOptions, WorkOptions, sweeping
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.sweeping import SweepOptions
 from attnlab.experiments.run.worker import Worker
 from tests.experiments import stub
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands import session
-from attnlab.experiments.run import launcher
-from attnlab.experiments.run.selection import Choice
-from tests.commands.tiny import run_command
+from attnlab.errors import UserError
+from attnlab.experiments.run import Choice, launcher
+from tests.commands.tiny import refused
 from tests.experiments import real
 from tests.experiments.conftest import DONE, ENDS, Swept
 
@@ -64,53 +64,41 @@ def test_a_dry_run_writes_nothing(swept: Swept) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*")}
 
 
-class Reached(Exception):
-    """A command would go on from here."""
-
-
-def asked(workdir: Path, split: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What `evaluate` says; "open" if it would read the split."""
-
-    def stand_in() -> None:
-        raise Reached
-
-    monkeypatch.setattr(session, "start_jax", stand_in)
-    try:
-        ended = run_command(["evaluate", f"--workdir={workdir}", f"--split={split}"])
-    except Reached:
-        return "open"
-    assert ended.code == 2 and ended.err.count("\n") == 1
-    return ended.err
+def asked(workdir: Path, split: str) -> str:
+    """The line of an `evaluate` that is refused."""
+    return refused("evaluate", f"--workdir={workdir}", f"--split={split}")
 
 
 def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Open for what was chosen; closed for the rest, and for all before the choice. The validation
     split is open.
     """
+
+    def read(*given: object) -> None:
+        raise UserError("it would be read now")
+
+    monkeypatch.setattr(session, "start_jax", read)
     plan, choice = real.plan(copy), real.read(copy / "choice.json")
     workdir = plan.trial(plan.of("additive")[0].id, 0).workdir(copy)
-    assert asked(workdir, "test", monkeypatch) == "open"
+    assert asked(workdir, "test").endswith("error: it would be read now\n")
     choice["chosen"]["additive"]["candidate"] = None
     (copy / "choice.json").write_text(json.dumps(choice))
-    assert asked(workdir, "valid", monkeypatch) == "open"
-    assert "was not chosen in the sweep" in asked(workdir, "test", monkeypatch)
+    assert asked(workdir, "valid").endswith("error: it would be read now\n")
+    assert "was not chosen in the sweep" in asked(workdir, "test")
     # nor under another split's name
-    line = ["evaluate", f"--workdir={workdir}", "--split=valid", "--config.data.seed=1"]
-    renamed = run_command(line)
-    assert renamed.code == 2
-    assert "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
+    renamed = refused("evaluate", f"--workdir={workdir}", "--split=valid", "--config.data.seed=1")
+    assert "cannot change after training; these can: decoding.*, parallel.*" in renamed
     (copy / "choice.json").unlink()
     closed = "whose choice is not frozen yet: its test split stays closed"
-    assert closed in asked(workdir, "test", monkeypatch)
-    assert asked(workdir, "valid", monkeypatch) == "open"
+    assert closed in asked(workdir, "test")
+    assert asked(workdir, "valid").endswith("error: it would be read now\n")
 
 
 def test_nobody_trains_on_in_a_trials_folder(copy: Path) -> None:
     plan = real.plan(copy)
     workdir = plan.trials()[0].workdir(copy)
-    trained = run_command(["train", f"--config={plan.config}", f"--workdir={workdir}"])
-    assert trained.code == 2 and "is a trial of the sweep" in trained.err
-    assert "'sweep' trains it" in trained.err
+    trained = refused("train", f"--config={plan.config}", f"--workdir={workdir}")
+    assert "is a trial of the sweep" in trained and "'sweep' trains it" in trained
 
 
 @pytest.mark.full

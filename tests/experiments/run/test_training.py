@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +23,7 @@ from attnlab.training.settings import Checkpoint
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept
 from tests.experiments.synthetic import lines
-
-
-def called(directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    """The trials in a process of their own."""
-    return real.perform(directory, "train", *names)
+from tests.refusals import check_refused
 
 
 def test_a_trial_leaves_an_ordinary_workdir_and_its_own_records(swept: Swept) -> None:
@@ -77,10 +72,12 @@ def test_a_trial_that_is_done_or_held_is_left_alone(tmp_path: Path) -> None:
     done, held = plan.trials()[:2]
     stub.finish(done, tmp_path)
     before = (done.workdir(tmp_path) / attempts.FILE).read_bytes()
-    assert called(tmp_path, done.name).returncode == 0
+    assert real.perform(tmp_path, "train", done.name).returncode == 0
     assert (done.workdir(tmp_path) / attempts.FILE).read_bytes() == before
     with RunLock(held.workdir(tmp_path)):
-        assert called(tmp_path, held.name).returncode == training.HELD == os.EX_TEMPFAIL
+        assert (
+            real.perform(tmp_path, "train", held.name).returncode == training.HELD == os.EX_TEMPFAIL
+        )
     assert attempts.read(held.workdir(tmp_path)) == []
 
 
@@ -90,7 +87,7 @@ def test_a_trial_that_is_done_keeps_what_the_plan_says(copy: Path) -> None:
     trial = next(trial for trial in plan.trials() if trial.candidate.variant in DONE)
     shutil.rmtree(trial.workdir(copy))
     dataclasses.replace(plan, keep="best-params").write(copy)
-    assert called(copy, trial.name).returncode == 0
+    assert real.perform(copy, "train", trial.name).returncode == 0
     assert len(saved_steps(trial.workdir(copy) / "params")) == 1
     assert not saved_steps(trial.workdir(copy) / "checkpoints")
 
@@ -125,8 +122,7 @@ def test_text_scores_are_decoded_only_where_they_select(tmp_path: Path) -> None:
     found = real.read(tmp_path / "valid.json")
     assert found["exact"] == 0.25 and found["measures"] == known
     words = "the validation scores have no 'blue'; they have step, split, loss, accuracy, exact"
-    with pytest.raises(UserError, match=words):
-        write_validation(run, "blue")
+    check_refused(words, write_validation, run, "blue")
 
 
 @pytest.mark.parametrize(

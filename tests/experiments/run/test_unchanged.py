@@ -24,14 +24,6 @@ MINE = (
 )
 
 
-def begun(trial: Trial, directory: Path, **data: str) -> Path:
-    """The trial's folder with nothing but a manifest, in which those splits were read."""
-    workdir = trial.workdir(directory)
-    workdir.mkdir(parents=True)
-    Manifest.build(trial.config, devices={}, data=data).write(workdir)
-    return workdir
-
-
 def test_a_trial_needs_the_code_of_its_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,9 +55,12 @@ def test_all_trials_read_the_same_data(tmp_path: Path) -> None:
     """
     plan = stub.planned(tmp_path)
     one, other = plan.trials()[:2]
-    unchanged.check_data(one, tmp_path, {"train": "a", "valid": "b"})
-    workdir = begun(other, tmp_path, train="a", valid="b")
-    unchanged.check_data(one, tmp_path, {"train": "a", "valid": "b"})
+    data = {"train": "a", "valid": "b"}
+    unchanged.check_data(one, tmp_path, data)
+    workdir = other.workdir(tmp_path)
+    workdir.mkdir(parents=True)
+    Manifest.build(other.config, devices={}, data=data).write(workdir)
+    unchanged.check_data(one, tmp_path, data)
     unchanged.check_data(one, tmp_path, {"test": "c"})
     words = rf"workdir {re.escape(str(workdir))} has changed since it began \(split valid\)"
     with pytest.raises(Changed, match=words):

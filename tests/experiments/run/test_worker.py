@@ -23,19 +23,17 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import jobs, live, searching, worker
+from attnlab.experiments.run import Stop, WorkOptions, jobs, live, look_at_all, searching, worker
 from attnlab.experiments.run.jobs import Due, Part
-from attnlab.experiments.run.live import WorkOptions
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot, share
-from attnlab.experiments.run.state import look_at_all
-from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import Worker, work
 from attnlab.records import attempts, locks
 from attnlab.records.attempts import Attempt, read
 from attnlab.records.locks import RunLock
 from tests.experiments import stub
 from tests.experiments.kill_sweep import doubled, kill, torn
+from tests.refusals import check_refused
 
 
 @pytest.fixture(autouse=True)
@@ -129,8 +127,7 @@ def test_what_forbids_to_go_on_fails_no_trial(ending: str, words: str, tmp_path:
     """
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
     stub.behave(tmp_path, additive_0=ending)
-    with pytest.raises(UserError, match=words):
-        run(plan, tmp_path)
+    check_refused(words, run, plan, tmp_path)
     seen = states(plan, tmp_path)
     assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done")
     assert [*seen.values()].count("pending") >= 2
@@ -549,7 +546,6 @@ def test_an_unreadable_record_stops_no_trial(
             raise UserError("no JSON")
         return jobs.training(plan, None, tmp_path)[:1]
 
-    with pytest.raises(UserError, match="no JSON"):
-        made.run(due)
+    check_refused("no JSON", made.run, due)
     assert states(plan, tmp_path)["additive_0"] == "done"
     assert len(asked) > 3 and sum("no JSON" in line for line in board.lines) == 1

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report import collect, compare
 from attnlab.experiments.report.figures import maps
 from attnlab.experiments.report.figures.colours import looks
 from tests.experiments.report.tabled import drawn
