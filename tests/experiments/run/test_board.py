@@ -6,20 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments import grid
+from attnlab.experiments import grid, run
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import Seen, board, look_at_all
-from attnlab.experiments.run.board import (
-    Board,
-    best,
-    overview,
-    pretty,
-    remaining,
-    running,
-    shown,
-    summary,
-    troubles,
-)
+from attnlab.experiments.run.board import pretty, remaining
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
@@ -56,15 +46,15 @@ def held(plan: Plan, tmp_path: Path) -> RunLock:
 
 @pytest.mark.quick
 def test_the_overview_has_a_cell_for_each_seed(plan: Plan, held: RunLock, tmp_path: Path) -> None:
-    seen = shown(plan, tmp_path)
-    columns, rows = overview(plan, seen)
+    seen = run.shown(plan, tmp_path)
+    columns, rows = run.overview(plan, seen)
     first, second = (one.id for one in plan.candidates)
     assert columns == ["trial", "seed 0", "seed 1"]
     assert rows == [[first, "done", "4/10"], [second, "failed 10", "pending"]]
-    assert troubles(seen) == [f"{second}/seed0 failed at step 10: failed on purpose"]
-    assert summary(seen).startswith("1 done, 1 running, 1 pending, 1 failed of 4")
+    assert run.troubles(seen) == [f"{second}/seed0 failed at step 10: failed on purpose"]
+    assert run.summary(seen).startswith("1 done, 1 running, 1 pending, 1 failed of 4")
     held.release()
-    assert overview(plan, shown(plan, tmp_path))[1][0] == [first, "done", "interrupted 4"]
+    assert run.overview(plan, run.shown(plan, tmp_path))[1][0] == [first, "done", "interrupted 4"]
 
 
 def test_a_trial_that_hangs_is_told(
@@ -72,16 +62,16 @@ def test_a_trial_that_hangs_is_told(
 ) -> None:
     later = time.time() + 1000
     monkeypatch.setattr(board.time, "time", lambda: later)
-    seen = shown(plan, tmp_path)
-    assert overview(plan, seen)[1][0][2] == "4/10 stalled"
-    assert troubles(seen)[-1].startswith(f"{plan.trials()[2].name} stalled: no word for 0:16:")
+    seen = run.shown(plan, tmp_path)
+    assert run.overview(plan, seen)[1][0][2] == "4/10 stalled"
+    assert run.troubles(seen)[-1].startswith(f"{plan.trials()[2].name} stalled: no word for 0:16:")
 
 
 def test_many_seeds_are_counted(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path, seeds=tuple(range(9)))
     for trial in plan.trials()[:3]:
         stub.finish(trial, tmp_path)
-    columns, rows = overview(plan, shown(plan, tmp_path))
+    columns, rows = run.overview(plan, run.shown(plan, tmp_path))
     assert columns == ["trial", "done", "pending"]
     assert [row[1:] for row in rows] == [["2", "7"], ["1", "8"]]
 
@@ -96,8 +86,8 @@ def test_trials_that_a_frozen_choice_left_behind_are_not_waited_for(tmp_path: Pa
         stub.finish(trial, tmp_path, loss=trial.candidate.tuned["schedule.peak"])
     freeze(plan, tmp_path)
     grown = stub.planned(tmp_path, tune=tune, seeds=(0, 1, 2))
-    assert len(grown.trials()) == 12 and len(shown(grown, tmp_path)) == 10
-    with Board(grown, tmp_path, stream=io.StringIO()) as board:
+    assert len(grown.trials()) == 12 and len(run.shown(grown, tmp_path)) == 10
+    with run.Board(grown, tmp_path, stream=io.StringIO()) as board:
         assert not board.settled
         board.plan = plan
         assert board.settled
@@ -116,16 +106,16 @@ def test_how_long_it_may_take(tmp_path: Path) -> None:
     assert remaining([done, halfway, waiting], 0) == pytest.approx(45.0)
     assert remaining([waiting], 1) is None
     assert remaining([Seen(trial, "running", 0, since=1.0)], 1) is None
-    assert summary([done, waiting], 1) == "1 done, 1 pending of 2; 0:00:30 left"
-    assert summary([done]) == "1 done of 1"
+    assert run.summary([done, waiting], 1) == "1 done, 1 pending of 2; 0:00:30 left"
+    assert run.summary([done]) == "1 done of 1"
     # nobody is at work
     assert remaining([done, waiting], 0) is None
-    assert summary([done, waiting]) == "1 done, 1 pending of 2"
+    assert run.summary([done, waiting]) == "1 done, 1 pending of 2"
 
 
 def test_plain_lines_where_there_is_no_terminal(plan: Plan, held: RunLock, tmp_path: Path) -> None:
     out = io.StringIO()
-    with Board(plan, tmp_path, 2, out) as board:
+    with run.Board(plan, tmp_path, 2, out) as board:
         trial = plan.trials()[3]
         board.started(Job("train", (trial,)), Slot(1))
         stub.finish(trial, tmp_path, "diverged")
@@ -145,7 +135,7 @@ def test_a_table_that_stays_in_place_on_a_terminal(
     monkeypatch.setenv("TERM", "xterm-256color")
     shown = Terminal()
     shown.bare = out = Terminal()  # type: ignore[attr-defined]
-    with Board(plan, tmp_path, 2, shown) as board:
+    with run.Board(plan, tmp_path, 2, shown) as board:
         board.note("a line\x1b[2J above")
         stub.finish(plan.trials()[3], tmp_path)
         board.ended(Job("train", (plan.trials()[3],)))
@@ -154,7 +144,7 @@ def test_a_table_that_stays_in_place_on_a_terminal(
     assert all(one in text for one in (*words, "failed on purpose", "\x1b[")), text
     monkeypatch.setenv("TERM", "dumb")
     plain = Terminal()
-    with Board(plan, tmp_path, 2, plain) as board:
+    with run.Board(plan, tmp_path, 2, plain) as board:
         board.note("a line")
     assert plain.getvalue() == "a line\n"
 
@@ -175,7 +165,7 @@ def test_the_running_and_the_best_so_far(tmp_path: Path) -> None:
     none.
     """
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
-    assert best(plan, tmp_path, look_at_all(plan, tmp_path))[1] == []
+    assert run.best(plan, tmp_path, look_at_all(plan, tmp_path))[1] == []
     additive, general, *_ = plan.trials()
     stub.finish(additive, tmp_path, loss=0.75)
     workdir = general.workdir(tmp_path)
@@ -188,10 +178,10 @@ def test_the_running_and_the_best_so_far(tmp_path: Path) -> None:
     with RunLock(workdir):
         seen = look_at_all(plan, tmp_path)
         now = (began or 0) + 90
-        columns, ((name, steps, value, step, heard, by),) = running(plan, tmp_path, seen, now)
+        columns, ((name, steps, value, step, heard, by),) = run.running(plan, tmp_path, seen, now)
     assert columns == ["trial", "step", "loss, validation", "at step", "last heard of", "by"]
     assert (name, steps, value, step, heard) == (general.name, "0/10", 0.625, 4, "0:01:30 ago")
     assert str(by).startswith("pid ")
     expected = [["additive", 0.75, additive.name, "1/3"], ["general", 0.5, general.name, "0/3"]]
-    assert best(plan, tmp_path, seen)[1] == expected
-    assert running(plan, tmp_path, look_at_all(plan, tmp_path), 0.0)[1] == []
+    assert run.best(plan, tmp_path, seen)[1] == expected
+    assert run.running(plan, tmp_path, look_at_all(plan, tmp_path), 0.0)[1] == []

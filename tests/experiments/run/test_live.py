@@ -77,32 +77,17 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
     stub.until(lambda: other.exit_code() == 0)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "code", "perhaps"),
-    [
-        (3, 3, -9, False),
-        (3, 4, -9, True),
-        (None, None, -9, True),
-        (3, None, -9, True),
-        (3, 4, -15, False),
-        (3, 4, 1, False),
-    ],
-)
 def test_what_may_have_been_for_lack_of_memory(
-    before: int | None,
-    after: int | None,
-    code: int,
-    perhaps: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A counter before and after, an exit code, and whether it may."""
     process = type("Process", (), {"pid": os.getpid(), "exitcode": None})
     monkeypatch.setattr(live, "start", lambda *given, **how: process)
-    monkeypatch.setattr(live, "oom_kills", lambda: before)
     job = Job("train", (stub.planned(tmp_path).trials()[0],))
-    process = Live(stub.perform, tmp_path, job, Slot(0))
-    monkeypatch.setattr(live, "oom_kills", lambda: after)
-    assert process.out_of_memory(code) == perhaps
+    known = ((3, 3, -9, False), (3, 4, -9, True), (3, 4, -15, False), (3, 4, 1, False))
+    for before, after, code, perhaps in (*known, (None, None, -9, True), (3, None, -9, True)):
+        monkeypatch.setattr(live, "oom_kills", [after, before].pop)
+        assert Live(stub.perform, tmp_path, job, Slot(0)).out_of_memory(code) == perhaps
 
 
 def test_what_is_said_of_a_death() -> None:

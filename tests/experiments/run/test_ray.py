@@ -53,11 +53,7 @@ def nobody(address: str, **settings: Any) -> None:
     ],
 )
 def test_what_is_refused_before_anything_is_planned(
-    installed: dict[str, Any] | None,
-    flags: list[str],
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    installed: dict[str, Any] | None, flags: list[str], words: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     module = None if installed is None else SimpleNamespace(**installed)
     monkeypatch.setitem(sys.modules, "ray", module)

@@ -171,18 +171,6 @@ def test_trials_that_fail_count_and_are_not_promoted(tmp_path: Path) -> None:
     assert sum(look(Trial(one, 0), tmp_path).state != "done" for one in plan.candidates) == 2
 
 
-def test_a_variant_that_is_added_later_is_searched_too(tmp_path: Path) -> None:
-    plan = begin(tmp_path)
-    plan = searched(tmp_path)
-    more = {**plan.variants, "dot": {"system.attention.score": "dot"}}
-    dataclasses.replace(plan, variants=more).write(tmp_path)
-    before = {one.id for one in plan.candidates}
-    grown = searched(tmp_path)
-    assert before < {one.id for one in grown.candidates} and len(grown.of("dot")) == 8
-    expected = ["additive", "dot", "general"]
-    assert sorted(one.variant for one in grown.candidates if one.promoted) == expected
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -214,16 +202,23 @@ def test_a_search_of_another_meaning_begins_anew(tmp_path: Path, changes: dict[s
     assert all(freeze(again, tmp_path).candidate(variant) for variant in again.variants)
 
 
-def test_only_the_variant_that_has_changed_is_searched_again(tmp_path: Path) -> None:
+def test_only_the_variants_that_have_changed_or_are_new_are_searched(tmp_path: Path) -> None:
     begin(tmp_path, Search(SPACE, sampler="random", trials=3))
     plan = searched(tmp_path)
-    changed = {**plan.variants, "general": {"system.attention.score": "dot"}}
+    changed = {**plan.variants, "general": {"system.attention.score": "dot"}, "new": {"a": 1}}
     kept = tuple(plan.of("additive"))
     dataclasses.replace(plan, variants=changed, candidates=kept).write(tmp_path)
     assert advance(tmp_path)
     first = [trial.candidate.overrides for trial in left(tmp_path) if trial.seed == 0]
-    assert [overrides.get("system.attention.score") for overrides in first] == ["dot"] * 3
-    assert searched(tmp_path).of("additive") == plan.of("additive")
+    scores = [overrides.get("system.attention.score") for overrides in first]
+    assert scores == [*["dot"] * 3, *[None] * 3]
+    grown = searched(tmp_path)
+    assert grown.of("additive") == plan.of("additive")
+    assert [one.variant for one in grown.candidates if one.promoted] == [
+        "additive",
+        "general",
+        "new",
+    ]
 
 
 def test_settled_candidates_that_the_plan_has_lost_come_back(tmp_path: Path) -> None:

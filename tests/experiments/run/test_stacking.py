@@ -150,11 +150,7 @@ def test_each_trial_ends_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("states", "stopped", "code"), [(("interrupted", "diverged"), 143, 143), (("diverged",), 0, 1)]
 )
 def test_the_exit_code_tells_of_the_signal_first(
-    states: tuple[str, ...],
-    stopped: int,
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    states: tuple[str, ...], stopped: int, code: int, tmp_path: Path, monkeypatch: Any
 ) -> None:
     trials = swept(tmp_path, *range(len(states)))
     trained(monkeypatch, *[Outcome(state, 6) for state in states], code=stopped)

@@ -134,12 +134,7 @@ def test_text_scores_are_decoded_only_where_they_select(tmp_path: Path) -> None:
     ],
 )
 def test_how_an_error_is_recorded(
-    error: BaseException,
-    state: str,
-    message: str,
-    code: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    error: BaseException, state: str, message: str, code: int, tmp_path: Path, capsys: Any
 ) -> None:
     one = stub.planned(tmp_path).trials()[0]
     workdir = one.workdir(tmp_path)
