@@ -126,7 +126,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
     ],
 )
 def test_flags_are_checked(flag: str, said: str) -> None:
-    check_refused(re.escape(said), request, parsed(flag))
+    check_refused(re.escape(said), lambda: request(parsed(flag)))
 
 
 def test_flags_become_the_request() -> None:
