@@ -15,9 +15,8 @@ def test_only_what_has_not_settled_is_left(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     names = [job.name.rpartition("-")[0] + job.name[-1] for job in training(plan, None, tmp_path)]
     assert names == ["additive0", "general0", "additive1", "general1"]
-    for trial, state in zip(
-        plan.trials(), ("done", "failed", "interrupted", "diverged"), strict=True
-    ):
+    states = ("done", "failed", "interrupted", "diverged")
+    for trial, state in zip(plan.trials(), states, strict=True):
         stub.finish(trial, tmp_path, state)
     (job,) = training(plan, None, tmp_path)
     assert job.trials == (plan.trials()[2],) and job.kind == "train"
