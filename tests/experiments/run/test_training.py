@@ -75,9 +75,8 @@ def test_a_trial_that_is_done_or_held_is_left_alone(tmp_path: Path) -> None:
     assert real.perform(tmp_path, "train", done.name).returncode == 0
     assert (done.workdir(tmp_path) / attempts.FILE).read_bytes() == before
     with RunLock(held.workdir(tmp_path)):
-        assert (
-            real.perform(tmp_path, "train", held.name).returncode == training.HELD == os.EX_TEMPFAIL
-        )
+        code = real.perform(tmp_path, "train", held.name).returncode
+        assert code == training.HELD == os.EX_TEMPFAIL
     assert attempts.read(held.workdir(tmp_path)) == []
 
 
