@@ -11,7 +11,6 @@ import pytest
 from attnlab.data.batching import TrainBatches, evaluation_batches
 from attnlab.data.columns import Examples
 from attnlab.data.vocabulary import EOS, PAD
-from attnlab.errors import UserError
 from tests.refusals import check_refused
 
 
@@ -105,14 +104,11 @@ def test_impossible_settings(changes: dict[str, Any], message: str) -> None:
     check_refused(message, train_batches, **changes)
 
 
-def test_no_examples_at_all() -> None:
-    check_refused("there is none at all", train_batches, Examples(source=[], target=[]))
-    assert evaluation_batches(Examples(source=[], target=[]), size=4, buckets=(8,)) == []
-
-
-def test_evaluation_in_batches_of_no_rows_is_refused() -> None:
-    with pytest.raises(UserError, match="batch.size=0 must be positive"):
-        evaluation_batches(examples(), size=0, buckets=(8,))
+def test_no_examples_at_all_and_evaluation_in_batches_of_no_rows() -> None:
+    nothing, words = Examples(source=[], target=[]), "batch.size=0 must be positive"
+    check_refused("there is none at all", train_batches, nothing)
+    assert evaluation_batches(nothing, size=4, buckets=(8,)) == []
+    check_refused(words, evaluation_batches, examples(), size=0, buckets=(8,))
 
 
 def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length() -> None:

@@ -15,7 +15,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.settings import Decoding
 from attnlab.systems import SYSTEMS
 from attnlab.tasks.decoders import continuing
-from tests.tasks.tiny import noise
+from tests.tasks.tiny import log_softmax, noise
 from tests.tasks.tiny_language import APART, drawn, load, passed
 
 
@@ -85,8 +85,7 @@ def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) 
         for prompt, best in zip(prompts, actual, strict=True):
             tokens = best[0].tokens.tolist()
             whole = np.array([[*prompt, *tokens, *[PAD] * (12 - len(prompt) - len(tokens))]])
-            logits = np.array(run(whole)[0, len(prompt) - 1 :][: len(tokens)], np.float64)
-            log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            log_p = log_softmax(run(whole)[0, len(prompt) - 1 :][: len(tokens)])
             log_p[:, [PAD, BOS]] = -np.inf  # what is never written
             if how["method"] == "greedy":
                 assert tokens == log_p.argmax(axis=1).tolist()

@@ -204,8 +204,7 @@ def test_a_run_records_statistics_and_names_those_without_a_number(tmp_path: Pat
     ],
 )
 def test_a_bad_statistic_is_refused_before_training(config: str, names: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        loaded(config, f"training.metrics={names}")
+    check_refused(words, loaded, config, f"training.metrics={names}")
 
 
 @pytest.mark.quick

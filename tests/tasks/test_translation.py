@@ -19,7 +19,7 @@ from attnlab.tasks.scoring import scored_texts
 from attnlab.tasks.translation import Translation
 from attnlab.training.hyperparameters import SMOOTHING
 from tests.changed import changed
-from tests.tasks.tiny import batch_of, check_items, load, looked, noisy
+from tests.tasks.tiny import batch_of, check_items, load, log_softmax, looked, noisy
 
 of_models = pytest.mark.product("translations")
 
@@ -54,9 +54,7 @@ class Model:
             np.pad(ids, (0, 16 - len(ids)))[None].astype(np.int32)
             for ids in (source, [BOS, *target[:-1]])
         )
-        logits = np.array(self.logits(source, target_in), np.float64)[0, : len(target)]
-        logits -= logits.max(axis=1, keepdims=True)
-        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return log_softmax(self.logits(source, target_in))[0, : len(target)]
 
 
 @pytest.fixture(scope="module", params=["rnnsearch", "transformer"])
