@@ -143,21 +143,3 @@ def test_a_batch_takes_well_under_a_millisecond() -> None:
         batches(step % batches.batches_per_epoch)
         times.append(time.perf_counter() - start)
     assert sorted(times)[10] < 1e-3
-
-
-def test_labels_go_with_their_texts_and_padding_has_none() -> None:
-    """Single texts and pairs; every label comes beside its own text, 0 beside a row that fills
-    up.
-    """
-    pairs = examples(50)
-    for sides in (("source", "target"), ("source",)):
-        columns = {side: pairs.packed(side) for side in sides}
-        data = Examples(**columns, label=np.arange(1, 51, dtype=np.int32))
-        batches = train_batches(data)
-        for step in range(batches.batches_per_epoch):
-            batch = batches(step)
-            assert set(batch) == {*sides, "label"}
-            assert batch["label"].dtype == np.int32
-            assert batch["label"].shape == batch["source"].shape[:1]
-            # example i begins with 10 + i
-            np.testing.assert_array_equal(batch["label"], np.maximum(batch["source"][:, 0] - 9, 0))

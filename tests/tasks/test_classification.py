@@ -56,12 +56,6 @@ def model(request: pytest.FixtureRequest) -> Model:
     return Model(request.param)
 
 
-@pytest.fixture(scope="module")
-def plain() -> Classification:
-    """A task that nobody trains."""
-    return load("bilstm_pooling")
-
-
 @of_models
 def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model) -> None:
     task, batch = changed(model.task, auxiliary__hops=None), batch_of(model.task, 3)
@@ -210,13 +204,6 @@ def test_macro_f1() -> None:
     counts = np.array([[1, 0, 0, 0], [0, 2, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
     assert macro_f1(counts) == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
     assert macro_f1(np.zeros((2, 2))) == 0.0
-
-
-def test_notes_tell_sizes_and_labels(plain: Classification) -> None:
-    notes = plain.notes(plain.batches(1))
-    assert notes[0].startswith("train: 64 texts, ")
-    assert "(0 unknown); ends in a " in notes[0]
-    assert len(notes) == 3
 
 
 def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:

@@ -12,14 +12,6 @@ from tests.refusals import check_refused
 from tests.tasks.tiny import loader
 
 
-def test_what_is_no_system_or_no_mechanism_is_named() -> None:
-    config = ConfigDict({"system": {"name": "attnlab.data.markers:Markers"}})
-    words = "system=attnlab.data.markers:Markers: expected a class derived from"
-    check_refused(words, system_factory, config, Classifier)
-    words = r"system.attention=attnlab.data.markers:Markers: expected a class derived from .*Mixer"
-    check_refused(words, pooling, {"name": "attnlab.data.markers:Markers"})
-
-
 def pooling(attention: dict[str, Any]) -> Any:
     """A factory of the system with this mechanism."""
     node = {"name": "attention_pooling", "attention": attention}

@@ -157,7 +157,8 @@ def loader(
     file, _, usual = config.partition(":")
 
     def load(*overrides: str, system: str = usual) -> Any:
-        settings = configs.load(f"configs/{file}:{system}", [*small, *overrides])
+        name = f"configs/{file}:{system}" if system else f"configs/{file}"
+        settings = configs.load(name, [*small, *overrides])
         kind = TASKS.resolve(settings.task)
         kind.check(settings)
         return kind.load(settings, None, splits)
