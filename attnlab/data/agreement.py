@@ -50,11 +50,10 @@ def with_tags(sentence: grammar.Sentence) -> Sentence:
     words = grammar.source_words(sentence)
     origins = [origin for _, origin in words]
     positions = {origin: position for position, origin in enumerate(origins)}
-    plural = {"s": sentence.subject.plural, "p": sentence.subject.plural}
-    _mark_plurals(sentence.subject, "s", plural)
-    if sentence.clause.object is not None:
-        plural["p.o"] = sentence.clause.object.plural
-        _mark_plurals(sentence.clause.object, "p.o", plural)
+    plural = {
+        **_phrase_plurals(sentence.subject, "s"),
+        **_clause_plurals(sentence.clause, sentence.subject.plural, "p"),
+    }
     tags, heads = [], []
     for origin in origins:
         phrase, _, part = origin.rpartition(".")
@@ -83,14 +82,18 @@ def _head(phrase: str, part: str) -> str:
     return f"{phrase}.noun"
 
 
-def _mark_plurals(phrase: grammar.Phrase, origin: str, plural: dict[str, bool]) -> None:
-    """Adds to the dict `plural`, for each relative clause in a noun phrase and each object in such
-    a clause, recursively, whether the subject or the object is plural; keys are their origins,
-    which begin with `origin`, the origin of the phrase.
+def _phrase_plurals(phrase: grammar.Phrase, origin: str) -> dict[str, bool]:
+    """Returns whether a noun phrase is plural, under its `origin`, and the `_clause_plurals` of its
+    relative clause.
     """
-    if phrase.relative is None:
-        return
-    plural[f"{origin}.r"] = phrase.plural
-    if phrase.relative.object is not None:
-        plural[f"{origin}.r.o"] = phrase.relative.object.plural
-        _mark_plurals(phrase.relative.object, f"{origin}.r.o", plural)
+    relative = phrase.relative
+    inner = _clause_plurals(relative, phrase.plural, f"{origin}.r") if relative else {}
+    return {origin: phrase.plural, **inner}
+
+
+def _clause_plurals(clause: grammar.Clause, plural: bool, origin: str) -> dict[str, bool]:
+    """Returns whether the subject of a clause is plural (`plural`), under the `origin` of the
+    clause, and the `_phrase_plurals` of its object.
+    """
+    inner = _phrase_plurals(clause.object, f"{origin}.o") if clause.object else {}
+    return {origin: plural, **inner}

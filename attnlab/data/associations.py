@@ -14,8 +14,7 @@ import string
 from dataclasses import dataclass
 
 from attnlab.data import SPLITS
-from attnlab.data.generated import Sized, below
-from attnlab.errors import UserError
+from attnlab.data.generated import Sized, below, check_even
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,8 @@ class Associations(Sized):
         number of at least 0, besides the checks of `Sized`.
         """
         super().__post_init__()
-        for field, least in (("length", 2), ("tested", 0)):
-            if (length := getattr(self, field)) < least or length % 2:
-                raise UserError(
-                    f"config.data.{field}={length} must be an even number of at least {least}: keys"
-                    " and values in turn"
-                )
+        check_even("length", self.length, 2)
+        check_even("tested", self.tested, 0)
 
     def texts(self, split: str) -> list[str]:
         """Draws the texts of `split`, alternately keys and values, in "test" of `tested` words if

@@ -118,6 +118,13 @@ def within(setting: str, value: int, smallest: int, largest: int | None = None) 
         raise UserError(f"config.data.{setting}={value} must be {limits}")
 
 
+def check_even(setting: str, value: int, smallest: int) -> None:
+    """Raises `UserError` unless the setting `setting` has an even value of at least `smallest`."""
+    within(setting, value, smallest)
+    if value % 2:
+        raise UserError(f"config.data.{setting}={value} must be even: keys and values in turn")
+
+
 def check_lengths(least: int, shortest: int, longest: int) -> None:
     """Raises `UserError` unless `least` <= `shortest` <= `longest`, where the last two are the values
     of the settings of these names.

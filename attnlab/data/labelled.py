@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_texts
-from attnlab.data.learned import SIDES, Learned
+from attnlab.data.learned import SIDES, Learned, classes_of
 from attnlab.errors import UserError
 
 Labelled = tuple[tuple[str, ...], str]
@@ -53,12 +53,7 @@ class LabelledTexts(Dataset[Labelled]):
                 "config.data: every example must have one text, or every one two; the training split"
                 f" has {sorted(counts)}"
             )
-        names = sorted({label for _, label in train}) if self.answer is None else []
-        if len(names) == 1:
-            raise UserError(
-                f"config.data: the training split has no label but {names[0]!r}; there is nothing to"
-                " tell apart"
-            )
+        names = classes_of(label for _, label in train) if self.answer is None else []
         learned = super().learn(by_split)
         return dataclasses.replace(learned, classes=tuple(names), sentences=counts.pop())
 

@@ -10,7 +10,7 @@ checksum:
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -241,6 +241,19 @@ class Learned:
             body = read_sealed(path, _Images, str(path))
             values |= {name: tuple(numbers) for name, numbers in body.items()}
         return cls(**values)
+
+
+def classes_of(labels: Iterable[str], order: Callable[[str], Any] | None = None) -> list[str]:
+    """Returns the distinct labels of the training split, sorted by the key `order` (None: by
+    alphabet); raises `UserError` if there is only one.
+    """
+    classes = sorted({*labels}, key=order)
+    if len(classes) < 2:
+        only = f" but {classes[0]!r}" if classes else ""
+        raise UserError(
+            f"config.data: the training split has no label{only}; there is nothing to tell apart"
+        )
+    return classes
 
 
 def has_learned(workdir: Path, parts: Sequence[str]) -> bool:

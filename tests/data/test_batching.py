@@ -11,7 +11,6 @@ import pytest
 from attnlab.data.batching import TrainBatches, evaluation_batches
 from attnlab.data.columns import Examples
 from attnlab.data.vocabulary import EOS, PAD
-from attnlab.errors import UserError
 from tests.refusals import check_refused
 
 
@@ -105,14 +104,11 @@ def test_impossible_settings(changes: dict[str, Any], message: str) -> None:
     check_refused(message, train_batches, **changes)
 
 
-def test_no_examples_at_all() -> None:
-    check_refused("there is none at all", train_batches, Examples(source=[], target=[]))
-    assert evaluation_batches(Examples(source=[], target=[]), size=4, buckets=(8,)) == []
-
-
-def test_evaluation_in_batches_of_no_rows_is_refused() -> None:
-    with pytest.raises(UserError, match="batch.size=0 must be positive"):
-        evaluation_batches(examples(), size=0, buckets=(8,))
+def test_no_examples_at_all_and_evaluation_in_batches_of_no_rows() -> None:
+    nothing, words = Examples(source=[], target=[]), "batch.size=0 must be positive"
+    check_refused("there is none at all", train_batches, nothing)
+    assert evaluation_batches(nothing, size=4, buckets=(8,)) == []
+    check_refused(words, evaluation_batches, examples(), size=0, buckets=(8,))
 
 
 def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length() -> None:
@@ -147,21 +143,3 @@ def test_a_batch_takes_well_under_a_millisecond() -> None:
         batches(step % batches.batches_per_epoch)
         times.append(time.perf_counter() - start)
     assert sorted(times)[10] < 1e-3
-
-
-def test_labels_go_with_their_texts_and_padding_has_none() -> None:
-    """Single texts and pairs; every label comes beside its own text, 0 beside a row that fills
-    up.
-    """
-    pairs = examples(50)
-    for sides in (("source", "target"), ("source",)):
-        columns = {side: pairs.packed(side) for side in sides}
-        data = Examples(**columns, label=np.arange(1, 51, dtype=np.int32))
-        batches = train_batches(data)
-        for step in range(batches.batches_per_epoch):
-            batch = batches(step)
-            assert set(batch) == {*sides, "label"}
-            assert batch["label"].dtype == np.int32
-            assert batch["label"].shape == batch["source"].shape[:1]
-            # example i begins with 10 + i
-            np.testing.assert_array_equal(batch["label"], np.maximum(batch["source"][:, 0] - 9, 0))

@@ -53,8 +53,6 @@ def test_an_epoch_has_the_same_rows_in_another_order() -> None:
     epochs = [rows(shuffled, epoch)["target"].tolist() for epoch in range(3)]
     assert all(sorted(one) == sorted(ordered) for one in epochs)
     assert len({str(one) for one in [ordered, *epochs]}) == 4
-    again = Blocks(IDS, size=2, length=4, seed=3)
-    np.testing.assert_array_equal(again(9)["source"], shuffled(9)["source"])
 
 
 def test_what_stands_beside_the_targets_and_the_special_ids_of_others() -> None:

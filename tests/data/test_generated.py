@@ -1,15 +1,12 @@
 """Generated sources count their examples, keep splits apart, and give the same ones on every machine."""
 
-import random
-
 import pytest
 
 from attnlab.config.tree import defaults
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.dataset import fingerprint_of_texts
-from attnlab.data.generated import Sized, below, split_of, within
+from attnlab.data.generated import Sized, split_of
 from attnlab.errors import UserError
-from tests.refusals import check_refused
 
 
 def test_examples_of_a_split_are_those_whose_hash_says_so() -> None:
@@ -26,12 +23,6 @@ def test_examples_of_a_split_are_those_whose_hash_says_so() -> None:
     assert list(source.apart("valid", lambda: next(twice), text, text)) == actual
     with pytest.raises(UserError, match="too few"):
         list(source.apart("valid", lambda: actual[0], text, text, refusal="too few"))
-
-
-def test_limits_and_draws() -> None:
-    assert {below(random.Random(seed), 3) for seed in range(50)} == {0, 1, 2}
-    within("x", 3, 3, 3)
-    check_refused(r"config.data.x=4 must be in 1 \.\.\. 3", within, "x", 4, 1, 3)
 
 
 def test_the_pairs_are_the_same_on_every_machine() -> None:

@@ -61,31 +61,23 @@ def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("columns", "row", "words"),
     [
-        ({"label": 0}, "source=2, target=3 and label=0 are different columns, counted from 1"),
-        ({"label": 3}, "are different columns"),
-        ({"label": 9}, "line 2: 4 columns, but column 9 is asked for"),
-        ({"header": -1}, "config.data.header=-1 is a number of lines"),
+        ({"label": 0}, "", "source=2, target=3 and label=0 are different columns, counted from 1"),
+        ({"label": 3}, "", "are different columns"),
+        ({"label": 9}, "", "line 2: 4 columns, but column 9 is asked for"),
+        ({"header": -1}, "", "config.data.header=-1 is a number of lines"),
+        ({"header": 4}, "\n\n\n1\ta\tb\tyes", "the training split has no label but 'yes'"),
+        ({}, "1\ta\tb\tmaybe", "the valid split has the label 'maybe', which"),
+        ({}, "1\ta\t\tyes", "valid.tsv, line 2: column 3 is blank"),
+        ({}, "1\ta\tb\t ", "valid.tsv, line 2: column 4 is blank"),
+        ({}, "", "valid.tsv holds nothing but blank lines"),
     ],
 )
-def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, folder: Path) -> None:
-    check_refused(words, labelled.LabelledTexts.load, {**node(folder), **change}, WORDS)
-
-
-@pytest.mark.parametrize(
-    ("split", "table", "words"),
-    [
-        ("train", "a\tb\tc\nx\ty\tz\n", "the training split has no label but 'z'"),
-        ("valid", "-\t-\t-\t-\n1\ta\tb\tmaybe\n", "the valid split has the label 'maybe', which"),
-        ("valid", "-\t-\t-\t-\n1\ta\t\tyes\n", "valid.tsv, line 2: column 3 is blank"),
-        ("valid", "-\t-\t-\t-\n1\ta\tb\t \n", "valid.tsv, line 2: column 4 is blank"),
-        ("valid", "-\t-\t-\t-\n\n", "valid.tsv holds nothing but blank lines"),
-    ],
-)
-def test_rows_that_are_none_are_named(split: str, table: str, words: str, folder: Path) -> None:
-    (folder / f"{split}.tsv").write_text(table)
-    columns = {"source": 1, "target": 2, "label": 3} if split == "train" else {}
+def test_columns_and_rows_that_are_none_are_named(
+    columns: dict[str, Any], row: str, words: str, folder: Path
+) -> None:
+    (folder / "valid.tsv").write_text(f"-\t-\t-\t-\n{row}\n")
     check_refused(words, labelled.LabelledTexts.load, node(folder, **columns), WORDS)
 
 
@@ -137,8 +129,9 @@ def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
 def test_several_vocabularies_and_numbers_of_texts_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match="config.vocabulary.shared=False"):
-        labelled.LabelledTexts.load(node(folder), {**WORDS, "shared": False})
+    apart = {**WORDS, "shared": False}
+    words = "config.vocabulary.shared=False"
+    check_refused(words, labelled.LabelledTexts.load, node(folder), apart)
     monkeypatch.setattr(TabFiles, "labelled", lambda self, _: [(("a",), "x"), (("a", "b"), "y")])
     words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
     check_refused(words, labelled.LabelledTexts.load, node(folder), WORDS)

@@ -140,19 +140,15 @@ def of_kind(kind: str, folder: Path, **told: Any) -> Path:
     plain = {**IDS, **{letter: len(IDS) + i for i, letter in enumerate(LETTERS)}}
     more = {word: len(plain) + i for i, word in enumerate(("<p", "<pa", "<pad", "##p", "hello"))}
     merges = [("<", "p"), ("<p", "a"), ("<pa", "d"), ("<pad", ">")]
-    scores = [(name, 0.0 if name in IDS else -3.0) for name in plain]
-    one = Tokenizer(
-        {
-            "BPE": lambda: models.BPE({**plain, **more}, merges, unk_token="<unk>"),
-            "Unigram": lambda: models.Unigram(scores, unk_id=3),
-            "WordLevel": lambda: models.WordLevel({**plain, **more}, unk_token="<unk>"),
-            "WordPiece": lambda: models.WordPiece({**plain, **more}, unk_token="<unk>"),
-        }[kind]()
-    )
     if kind == "Unigram":
+        scores = [(name, 0.0 if name in IDS else -3.0) for name in plain]
+        one = Tokenizer(models.Unigram(scores, unk_id=3))
         one.pre_tokenizer, one.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    elif kind != "BPE":
-        one.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    else:
+        given = {"merges": merges} if kind == "BPE" else {}
+        one = Tokenizer(getattr(models, kind)({**plain, **more}, **given, unk_token="<unk>"))
+        if kind != "BPE":
+            one.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     one.add_special_tokens(NAMES)
     words = dict(zip(("pad", "bos", "eos", "unk"), NAMES[:4], strict=True))
     return stored(one, folder, {}, {f"{key}_token": word for key, word in words.items()} | told)

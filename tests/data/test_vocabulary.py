@@ -114,18 +114,6 @@ def test_tokens_are_one_readable_piece_each() -> None:
     assert train("word").tokens(train("word").encode_all(["the cat ."])[0]) == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_save_and_load(kind: str, tmp_path: Path) -> None:
-    vocabulary = train(kind, lowercase=True)
-    vocabulary.save(tmp_path / "new" / "v.json")
-    loaded = Vocabulary.load(tmp_path / "new" / "v.json")
-    settings = {"kind": kind, "size": 300, "min_frequency": 1, "lowercase": True}
-    assert loaded.settings == vocabulary.settings == settings
-    text = "The DOG </s> sees Köln"
-    assert loaded.encode_all([text])[0].tolist() == vocabulary.encode_all([text])[0].tolist()
-    assert os.listdir(tmp_path / "new") == ["v.json"]
-
-
 def test_equal_texts_give_equal_bytes_in_any_process(tmp_path: Path) -> None:
     code = (
         "import sys; from attnlab.data.vocabulary import Vocabulary, KINDS\ntexts = [' '.join(str(i"
@@ -189,20 +177,25 @@ def test_a_file_of_another_library_version_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_settings(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Vocabulary.train(TEXTS, **arguments)  # type: ignore[arg-type]
+    check_refused(message, Vocabulary.train, TEXTS, **arguments)
 
 
+@pytest.mark.parametrize("reserved", [{}, {"reserved": 2}], ids=["plain", "reserved"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_reserved_ids_are_the_last_and_no_text(kind: str, tmp_path: Path) -> None:
-    """The others keep their ids; a file without them reads as before."""
-    plain, one = (Vocabulary.train(TEXTS, kind, 200, 1, reserved=count) for count in (0, 2))
-    assert one.size == plain.size + 2 and "reserved" not in plain.settings
-    assert one.special.reserved == (plain.size, plain.size + 1) and not plain.special.reserved
-    for ids, same in zip(one.encode_all(TEXTS), plain.encode_all(TEXTS), strict=True):
-        assert ids.tolist() == same.tolist()
-    one.save(tmp_path / "v.json")
-    again = Vocabulary.load(tmp_path / "v.json")
+def test_save_and_load_with_reserved_ids_which_are_the_last_and_no_text(
+    kind: str, reserved: dict[str, int], tmp_path: Path
+) -> None:
+    """The others keep their ids."""
+    plain, one = (train(kind, lowercase=True, **fields) for fields in ({}, reserved))
+    ids = tuple(range(plain.size, plain.size + len(reserved) * 2))
+    assert (one.special.reserved, one.size) == (ids, plain.size + len(ids))
+    one.save(tmp_path / "new" / "v.json")
+    again = Vocabulary.load(tmp_path / "new" / "v.json")
     assert again.special == one.special and again.size == one.size
-    assert again.settings == {**plain.settings, "reserved": 2}
-    assert again.tokens(one.special.reserved) == ["<reserved 0>", "<reserved 1>"]
+    settings = {"kind": kind, "size": 300, "min_frequency": 1, "lowercase": True}
+    assert again.settings == one.settings == settings | reserved
+    assert again.tokens(ids) == ["<reserved 0>", "<reserved 1>"][: len(ids)]
+    texts = [*TEXTS, "The DOG </s> sees Köln"]
+    for mine, theirs in zip(again.encode_all(texts), plain.encode_all(texts), strict=True):
+        assert mine.tolist() == theirs.tolist()
+    assert os.listdir(tmp_path / "new") == ["v.json"]

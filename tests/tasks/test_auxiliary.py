@@ -24,7 +24,7 @@ from attnlab.training.step import first_state, make_step
 from attnlab.training.updates import Updates
 from tests.changed import changed
 from tests.refusals import check_refused
-from tests.tasks.tiny import SHARED, batch_of, load, noisy
+from tests.tasks.tiny import SHARED, batch_of, load, log_softmax, noisy
 
 SIZES = {
     "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=8"],
@@ -161,10 +161,7 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
 
     (total, sums), (logits, collected) = jax.jit(both)(params)
     chosen = choices(task.system, collected[SAMPLES], batch["source"])
-    logits = np.asarray(logits, np.float64)
-    words = np.take_along_axis(
-        logits - np.log(np.exp(logits).sum(-1, keepdims=True)), batch["target"][..., None], -1
-    )[..., 0]
+    words = np.take_along_axis(log_softmax(logits), batch["target"][..., None], -1)[..., 0]
     term, entropy, rewards, rows = 0.0, 0.0, np.zeros(width), np.zeros(width)
     for b in range(5):
         length = int((batch["target"][b] != PAD).sum())

@@ -21,7 +21,7 @@ from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from tests.refusals import check_refused
 from tests.systems.oracles.classifiers import penalties
-from tests.tasks.tiny import changed, check_items, looked, noisy
+from tests.tasks.tiny import changed, check_items, log_softmax, looked, noisy
 from tests.tasks.tiny_labelled import batch_of, load
 
 of_models = pytest.mark.product("classes")
@@ -48,19 +48,12 @@ class Model:
         """log p of the classes, [C]."""
         encoded = self.task.data.vocabulary.encode_all(texts)
         ids = [np.pad([*one, EOS], (0, 7 - len(one)))[None] for one in encoded]
-        logits = np.asarray(self._call(*ids), np.float64)[0]
-        return logits - np.log(np.exp(logits).sum())
+        return log_softmax(self._call(*ids))[0]
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["texts", "pairs"])
 def model(request: pytest.FixtureRequest) -> Model:
     return Model(request.param)
-
-
-@pytest.fixture(scope="module")
-def plain() -> Classification:
-    """A task that nobody trains."""
-    return load("bilstm_pooling")
 
 
 @of_models
@@ -114,8 +107,8 @@ def test_the_penalty_is_added_with_its_weight(model: Model) -> None:
 @of_models
 @pytest.mark.parametrize("unknown", [False, True])
 def test_evaluation_is_that_of_single_examples(model: Model, unknown: bool) -> None:
-    """11 examples of several lengths, by a loop; macro F1 by counting. A label that training does not
-    have is wrong, left out of the loss, and together such are one class of F1 0.
+    """11 examples of several lengths, by a loop; macro F1 by counting; and example by example. A label
+    that training does not have is wrong, left out of the loss, and together such are one class of F1 0.
     """
     data, names = model.task.data, model.task.data.learned.classes
     new = {0: "new", 4: "newer"} if unknown else {}
@@ -144,22 +137,10 @@ def test_evaluation_is_that_of_single_examples(model: Model, unknown: bool) -> N
     assert first == pytest.approx(expected, rel=1e-5)
     assert second["loss"] == pytest.approx(math.log(len(names)), rel=1e-5)
     assert list(task.score(model.params, "valid")[0]["confusion"]) == [*names, *new.values()]
-
-
-@of_models
-@pytest.mark.parametrize("strange", [0, 1])
-def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
-    """Also where a label is not known, which the loss leaves out."""
-    data = model.task.data
-    rows = [*data.rows["test"], *[(data.rows["test"][0][0], "ends in z")] * strange]
-    examples = {"test": labelled.encode(data.learned, rows, "test")}
-    data = dataclasses.replace(data, rows={"test": rows}, examples=examples)
-    task = Classification(model.task.config, data)
-    items = check_items(task, model.params, "test", {"loss", "accuracy", "macro_f1"})
-    assert len(items) == 9 + strange and items.rows["loss"][:, 1].sum() == 9
-    actual = items.scores("accuracy", np.eye(9 + strange))
-    answers = task.score(model.params, "test")[1]
-    assert actual == [float(one == other) for one, other in (line.split("\t") for line in answers)]
+    items = check_items(task, model.params, "valid", {"loss", "accuracy", "macro_f1"})
+    assert len(items) == 11 and items.rows["loss"][:, 1].sum() == len(losses)
+    hits = [float(one == other) for one, other in zip(labels, answers, strict=True)]
+    assert items.scores("accuracy", np.eye(11)) == hits
 
 
 @of_models
@@ -223,13 +204,6 @@ def test_macro_f1() -> None:
     counts = np.array([[1, 0, 0, 0], [0, 2, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
     assert macro_f1(counts) == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
     assert macro_f1(np.zeros((2, 2))) == 0.0
-
-
-def test_notes_tell_sizes_and_labels(plain: Classification) -> None:
-    notes = plain.notes(plain.batches(1))
-    assert notes[0].startswith("train: 64 texts, ")
-    assert "(0 unknown); ends in a " in notes[0]
-    assert len(notes) == 3
 
 
 def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:

@@ -21,7 +21,7 @@ from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.step import first_state, make_step
 from tests.refusals import check_refused
-from tests.tasks.tiny import check_items, loader, noisy
+from tests.tasks.tiny import check_items, loader, log_softmax, noisy
 from tests.tasks.tiny_language import SIZES
 
 SMALL = [
@@ -32,12 +32,6 @@ SMALL = [
 
 
 load = loader("masked_language_modelling.py:transformer", SMALL, tuple(SIZES))
-
-
-def log_softmax(logits: Any) -> np.ndarray:
-    """In float64."""
-    wide = np.asarray(logits, np.float64)
-    return wide - np.logaddexp.reduce(wide, axis=-1, keepdims=True)
 
 
 def expected(task: MaskedLanguageModelling, params: Any, rows: list[list[int]]) -> dict[str, float]:

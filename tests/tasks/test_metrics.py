@@ -4,22 +4,20 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 import attnlab
-from attnlab import config as configs
 from attnlab.analysis.heads import HeadStatistics
 from attnlab.analysis.results import resampled, scores
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
 from attnlab.tasks.metrics import HEAD_STATISTICS, path_of, with_metrics
 from tests.analysis.planted import copier, loaded
 from tests.commands.tiny import Runs, arguments, run_command
 from tests.refusals import check_refused
+from tests.tasks.tiny import loader
 
 CODE = """
 def length(answers, rows):
@@ -106,9 +104,7 @@ def test_a_bad_name_is_refused_before_training(
 @pytest.mark.parametrize("config", ["language_modelling.py:lstm", "tagging.py"])
 def test_a_task_without_answers_is_refused(config: str, functions: str) -> None:
     overrides = [f"training.metrics={functions}:length", "data.examples=40", "data.valid=4"]
-    settings: Any = configs.load(f"configs/{config}", overrides)
-    with pytest.raises(UserError, match="has no answer for each of its"):
-        TASKS.resolve(settings.task).load(settings, None, ("train", "valid"))
+    check_refused("has no answer for each of its", loader(config, overrides))
 
 
 def test_other_scores_outlive_a_metric_that_fails_and_the_same_command_mends_it(
@@ -138,15 +134,9 @@ def test_rows_are_those_of_the_source_and_answers_the_last_column(
     code = "def right(answers, rows): return [a == (r if isinstance(r, str) else r[1]) for a, r in zip(answers, rows)]"
     (tmp_path / "right_metric.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    for name, sizes in {
-        "classification.py:self_attentive": {"data.examples": 40, "data.valid": 6},
-        "image_classification.py": {"data.examples": 200, "data.valid": 6},
-    }.items():
-        overrides = [f"{key}={value}" for key, value in sizes.items()]
-        config: Any = configs.load(
-            f"configs/{name}", [*overrides, "training.metrics=right_metric:right"]
-        )
-        task = TASKS.resolve(config.task).load(config, None, ("train", "valid"))
+    for name, count in (("classification.py:self_attentive", 40), ("image_classification.py", 200)):
+        small = [f"data.examples={count}", "data.valid=6", "training.metrics=right_metric:right"]
+        task = loader(name, small)()
         params = task.init(jax.random.key(0))
         results, _ = scores(task, params, "valid")
         assert results["right"] == pytest.approx(results["accuracy"])
@@ -204,8 +194,7 @@ def test_a_run_records_statistics_and_names_those_without_a_number(tmp_path: Pat
     ],
 )
 def test_a_bad_statistic_is_refused_before_training(config: str, names: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        loaded(config, f"training.metrics={names}")
+    check_refused(words, loaded, config, f"training.metrics={names}")
 
 
 @pytest.mark.quick

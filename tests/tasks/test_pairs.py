@@ -3,7 +3,7 @@
 import pytest
 
 from attnlab.tasks.translation import Translation
-from tests.tasks.tiny import load, looked, noisy
+from tests.tasks.tiny import APART, load, looked, noisy
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_notes_tell_what_is_unknown(plain: Translation) -> None:
 
 def test_each_side_has_its_vocabulary() -> None:
     """Lower case to upper case, nothing shared: the same ids read otherwise on the two sides."""
-    task = load("transformer", "vocabulary.shared=false", "system.share=output")
+    task = load("transformer", *APART, "system.share=output")
     params = noisy(task)
     _, tokens = looked(task, params, "abc", "CBA")
     labels = {"source": [*"abc", "</s>"], "target": [*"CBA", "</s>"], "target_in": ["<s>", *"CBA"]}

@@ -3,7 +3,6 @@ with windows and without an answer too.
 """
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
 from tests.changed import changed
 from tests.refusals import check_refused
-from tests.tasks.tiny import fixtures, loader, noisy
+from tests.tasks.tiny import applied, fixtures, loader, log_softmax, noisy
 
 FILE = "configs/question_answering.py:transformer"
 SMALL = [
@@ -31,12 +30,6 @@ load = loader("question_answering.py:transformer", SMALL, ("train", "valid", "te
 task, params = fixtures(load, 0.5)
 
 
-@functools.lru_cache(maxsize=1)
-def applied(task: QuestionAnswering) -> Any:
-    """The system of a task, compiled."""
-    return jax.jit(task.system.apply)
-
-
 def chances(
     task: QuestionAnswering, params: Any, number: int, nowhere: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -48,7 +41,7 @@ def chances(
     logits: Any = applied(task)({"params": params}, ids[None], types[None])
     allowed = (words > 0) | ((np.arange(len(words)) == 0) & nowhere)
     inside = np.where(allowed[:, None], np.asarray(logits[0], np.float64), -np.inf)
-    return inside - np.logaddexp.reduce(inside, axis=0), words
+    return log_softmax(inside.T).T, words
 
 
 def test_scores_and_answers_are_those_of_loops(task: QuestionAnswering, params: Any) -> None:
@@ -95,8 +88,7 @@ def by_window(task: QuestionAnswering, params: Any, number: int) -> tuple[float,
 
 
 def test_the_best_of_all_windows_or_no_answer() -> None:
-    config = configs.load(FILE, SMALL + CUT)
-    task = QuestionAnswering.load(config, None, ("train", "valid", "test"))
+    task = load(*CUT)
     params = noisy(task)
     rows, windows = task.data.rows["valid"], len(task.of_split("valid"))
     assert task.counts("valid") == {"windows": windows} and windows > 2 * len(rows)
@@ -114,8 +106,7 @@ def test_the_best_of_all_windows_or_no_answer() -> None:
         places = passages.cut(one.passage)
         stretches.append(one.passage[places[first - 1][0] : places[last - 1][1]])
     limit = float(np.mean(sorted(margins)[3:5]))  # three are above
-    config = changed(config, passages__threshold=limit)
-    task = QuestionAnswering(config, task.data)
+    task = QuestionAnswering(changed(task.config, passages__threshold=limit), task.data)
     texts = ["" if one > limit else text for one, text in zip(margins, stretches, strict=True)]
     assert texts.count("") == 3
     scores, lines = task.score(params, "valid")

@@ -47,19 +47,6 @@ def test_pieces_are_what_the_whole_text_is_and_a_fresh_row_knows_nothing() -> No
     assert abs(np.asarray(expected) - np.asarray(whole["loss"])[1, 3:]).max() > 1e-2
 
 
-def test_padding_counts_nowhere() -> None:
-    task, params = apart()
-    batch = {
-        "source": np.array([[1, 4, PAD, PAD]], np.int32),
-        "target": np.array([[4, 2, PAD, PAD]], np.int32),
-        "recalled": np.array([[0, 1, 0, 0]], np.int32),
-    }
-    each, _ = jax.jit(functools.partial(of_tokens, task.system, params))(batch, None)
-    assert np.asarray(each["tokens"]).tolist() == [[True, True, False, False]]
-    assert not np.asarray(each["loss"])[0, 2:].any() and np.asarray(each["loss"])[0, :2].all()
-    assert np.asarray(each["asked"]).tolist() == [[False, True, False, False]]
-
-
 def _decoder(vocabulary: int) -> Any:
     fields = {"attention": {"name": "multihead", "heads": 2}, "positions": "sinusoidal"}
     sizes = {"width": 8, "hidden": 8, "layers": 1, "dropout": 0.0, "logit_cap": 3.0}

@@ -19,7 +19,7 @@ from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.spans import counts, scores
 from attnlab.tasks.tagging import TaggedExample, Tagging, reads_trees
 from tests.refusals import check_refused
-from tests.tasks.tiny import check_items, noisy
+from tests.tasks.tiny import applied, check_items, noisy
 
 SMALL = ["data.examples=40", "data.valid=9", "data.test=5", "batch.size=8"]
 OF = {
@@ -57,12 +57,6 @@ class Spans(Agreement):
 def load(system: str, *overrides: str) -> Tagging:
     config = configs.load(f"configs/tagging.py:{system}", [*SMALL, *OF[system], *overrides])
     return Tagging.load(config, None, ("train", "valid"))
-
-
-@functools.lru_cache(maxsize=1)
-def applied(task: Tagging) -> Any:
-    """The system of a task, compiled."""
-    return jax.jit(task.system.apply)
 
 
 def outputs(task: Tagging, params: Any, row: int) -> np.ndarray:

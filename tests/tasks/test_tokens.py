@@ -11,11 +11,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.data.vocabulary import EOS
-from attnlab.records.items import Items
 from attnlab.tasks.tokens import TokenTask, check_output_bias, cross_entropy, with_output_bias
 from attnlab.tasks.translation import Translation
 from tests.refusals import check_refused
-from tests.tasks.tiny import load
+from tests.tasks.tiny import APART, load
 
 
 @pytest.mark.quick
@@ -35,24 +34,6 @@ def test_cross_entropy_is_that_of_the_smoothed_target(smoothing: float) -> None:
             np.testing.assert_allclose(
                 how(logits, target, smoothing), -(q * log_p).sum(-1), atol=2e-6 * scale, rtol=1e-6
             )
-
-
-def test_cross_entropy_of_one_class_and_of_a_smoothed_one() -> None:
-    logits = np.log(np.array([[0.5, 0.25, 0.25]], np.float32))
-    np.testing.assert_allclose(cross_entropy(logits, np.array([1]), 0.0), [np.log(4)], rtol=1e-6)  # type: ignore[arg-type]
-    smooth = 0.7 * np.log(4) + 0.1 * (np.log(2) + 2 * np.log(4))
-    np.testing.assert_allclose(cross_entropy(logits, np.array([1]), 0.3), [smooth], rtol=1e-6)  # type: ignore[arg-type]
-
-
-def test_scores_of_a_split_are_those_of_its_rows() -> None:
-    """Sums by hand: 6 nats over 4 tokens, 3 of them right."""
-    sums = {"loss": [2.0, 4.0], "tokens": [1.0, 3.0], "correct": [1.0, 2.0]}
-    arrays = {name: np.array(each) for name, each in sums.items()}
-    task: Any = object.__new__(TokenTask)
-    scores = task.averaged({name: each.sum() for name, each in arrays.items()})
-    assert scores == pytest.approx({"loss": 1.5, "perplexity": np.exp(1.5), "accuracy": 0.75})
-    items = Items.of(task.ratio_rows(arrays))
-    assert {name: items.score(name) for name in scores} == pytest.approx(scores)
 
 
 def test_a_ratio_of_a_sum_that_is_not_there_is_refused() -> None:
@@ -87,7 +68,7 @@ def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
     """Of all target tokens, ends of sentences among them, in the ids of the target's vocabulary; a
     run without its data may draw it.
     """
-    task = load("rnnsearch", "vocabulary.shared=false")
+    task = load("rnnsearch", *APART)
     vocabulary = task.vocabularies[1]
     tokens = [EOS for _ in task.data.rows["train"]]
     for _, target in task.data.rows["train"]:

@@ -2,30 +2,26 @@
 systems of the users' config file.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import optax
 import pytest
 from PIL import Image
 
 from attnlab import config as configs
 from attnlab.analysis.results import resampled, scores
 from attnlab.data.columns import Batch
-from attnlab.data.corpus import Corpus, encode
-from attnlab.data.learned import Learned
-from attnlab.data.vocabulary import Vocabulary
 from attnlab.records.items import Items
 from attnlab.records.measures import counted, declared
 from attnlab.tasks import TASKS
 from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.protocol import TextExample
 from attnlab.tasks.translation import Translation
-from attnlab.training.drawing import first_params
-from attnlab.training.step import first_state, make_step
 from tests.changed import changed as changed_settings
 from tests.commands.tiny import RNN
 
@@ -46,32 +42,30 @@ SHARED = [
 ]
 
 
-def mirrored(split: str) -> list[tuple[str, str]]:
-    """Words and their mirror images; letters a to e."""
-    rng = np.random.default_rng(list(SIZES).index(split))
-    words = ["".join(rng.choice(list("abcde"), rng.integers(1, 7))) for _ in range(SIZES[split])]
-    return [(word, word[::-1]) for word in words]
+WORDS = [f"data={__name__}:Mirrored", "vocabulary.kind=char", "vocabulary.min_frequency=1"]
+APART = ["vocabulary.shared=false", "data.upper=true"]
+"""Each side has a vocabulary of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mirrored:
+    """Words and their mirror images, in upper case if asked for; letters a to e."""
+
+    upper: bool = False
+
+    def pairs(self, split: str) -> list[tuple[str, str]]:
+        rng = np.random.default_rng(list(SIZES).index(split))
+        lengths = (rng.integers(1, 7) for _ in range(SIZES[split]))
+        words = ["".join(rng.choice(list("abcde"), length)) for length in lengths]
+        return [(word, word[::-1].upper() if self.upper else word[::-1]) for word in words]
 
 
 def load(system: str, *overrides: str) -> Translation:
     """The task of `configs/translation.py:<system>`, shrunk, with overrides "a.b=value" on top and
     words for data.
-
-    With `vocabulary.shared=false` the mirror images are in upper case, and each side has a
-    vocabulary of its own.
     """
-    config = configs.load(f"configs/translation.py:{system}", [*SMALL[system], *SHARED, *overrides])
-    pairs = {split: mirrored(split) for split in SIZES}
-    if not config.vocabulary.shared:
-        pairs = {
-            split: [(source, target.upper()) for source, target in texts]
-            for split, texts in pairs.items()
-        }
-    of_sides = [[pair[side] for pair in pairs["train"]] for side in (0, 1)]
-    source, target = (Vocabulary.train(texts, kind="char", min_frequency=1) for texts in of_sides)
-    learned = Learned(source=source, target=source if config.vocabulary.shared else target)
-    examples = {split: encode(learned.vocabularies, texts) for split, texts in pairs.items()}
-    return Translation(config, Corpus(pairs, examples, learned))
+    small = [*SMALL[system], *SHARED, *WORDS]
+    return loader(f"translation.py:{system}", small, tuple(SIZES))(*overrides)  # type: ignore[no-any-return]
 
 
 def changed(task: Any, **changes: Any) -> Any:
@@ -124,6 +118,18 @@ def image_files(folder: Path, images: Iterable[np.ndarray]) -> list[str]:
     return names
 
 
+def log_softmax(logits: Any) -> np.ndarray:
+    """log p over the last axis, in float64."""
+    wide = np.asarray(logits, np.float64)
+    return wide - np.logaddexp.reduce(wide, axis=-1, keepdims=True)
+
+
+@functools.lru_cache(maxsize=1)
+def applied(task: Any) -> Any:
+    """The system of a task, compiled."""
+    return jax.jit(task.system.apply)
+
+
 def noise(shapes: Any, deviation: float) -> Any:
     """Parameters of these shapes that tell inputs apart: noise, around 1 for scales and variances.
     Nothing of it is compiled.
@@ -142,17 +148,6 @@ def noisy(task: Any, deviation: float = 0.5) -> Any:
     return noise(jax.eval_shape(task.init, jax.random.key(0)), deviation)
 
 
-def trained(task: Translation, steps: int = 150) -> Any:
-    """Parameters after a little training: far from uniform, far from perfect."""
-    optimizer = optax.adam(1e-2)
-    step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
-    state = first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0)
-    batches = task.batches(1)
-    for number in range(steps):
-        state, _ = step(state, batches(number))
-    return state.params
-
-
 def loader(
     config: str, small: Sequence[str], splits: Sequence[str] = ("train", "valid")
 ) -> Callable[..., Any]:
@@ -162,7 +157,8 @@ def loader(
     file, _, usual = config.partition(":")
 
     def load(*overrides: str, system: str = usual) -> Any:
-        settings = configs.load(f"configs/{file}:{system}", [*small, *overrides])
+        name = f"configs/{file}:{system}" if system else f"configs/{file}"
+        settings = configs.load(name, [*small, *overrides])
         kind = TASKS.resolve(settings.task)
         kind.check(settings)
         return kind.load(settings, None, splits)

@@ -2,14 +2,14 @@
 whether the second is in the first.
 """
 
+import dataclasses
+
 import numpy as np
 
-from attnlab import config as configs
-from attnlab.data import labelled
 from attnlab.data.columns import Batch
-from attnlab.data.learned import Learned
-from attnlab.data.vocabulary import Vocabulary
+from attnlab.data.labelled import Labelled
 from attnlab.tasks.classification import Classification
+from tests.tasks.tiny import loader
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = ["system.embedding=8", "system.width=8", "system.hidden=8"]
@@ -18,22 +18,27 @@ OF = {
     "attention_pooling": ["system.attention.score.hidden=8"],
     "self_attentive": ["system.attention.hops=2", "system.attention.hidden=8", "system.gated=4"],
 }
-SHARED = ["batch.size=16", "batch.buckets=4,8", "batch.max_length=8"]
+SHARED = [
+    *(f"data={__name__}:Words", "vocabulary.kind=char", "vocabulary.min_frequency=1"),
+    *("batch.size=16", "batch.buckets=4,8", "batch.max_length=8"),
+]
 
 
-def rows(split: str, texts: int) -> list[labelled.Labelled]:
+@dataclasses.dataclass(frozen=True)
+class Words:
     """Words of letters a to d, and what they are."""
-    rng = np.random.default_rng(list(SIZES).index(split))
-    actual: list[labelled.Labelled] = []
-    for _ in range(SIZES[split]):
-        word = "".join(rng.choice(list("abcd"), rng.integers(1, 7)))
-        letter = str(rng.choice(list("abcd")))
-        actual.append(
-            ((word,), f"ends in {word[-1]}")
-            if texts == 1
-            else ((word, letter), "in" if letter in word else "out")
-        )
-    return actual
+
+    sentences: int = 1
+
+    def labelled(self, split: str) -> list[Labelled]:
+        rng = np.random.default_rng(list(SIZES).index(split))
+        actual: list[Labelled] = []
+        for _ in range(SIZES[split]):
+            word = "".join(rng.choice(list("abcd"), rng.integers(1, 7)))
+            letter = str(rng.choice(list("abcd")))
+            pair = (word, letter), "in" if letter in word else "out"
+            actual.append(pair if self.sentences == 2 else ((word,), f"ends in {word[-1]}"))
+        return actual
 
 
 def load(system: str, texts: int = 1, *overrides: str) -> Classification:
@@ -41,15 +46,8 @@ def load(system: str, texts: int = 1, *overrides: str) -> Classification:
     shrunk, with overrides on top.
     """
     file = ("classification", "inference")[texts - 1]
-    config = configs.load(f"configs/{file}.py:{system}", [*SMALL, *OF[system], *SHARED, *overrides])
-    data = {split: rows(split, texts) for split in SIZES}
-    vocabulary = Vocabulary.train(
-        (text for each, _ in data["train"] for text in each), kind="char", min_frequency=1
-    )
-    classes = tuple(sorted({label for _, label in data["train"]}))
-    learned = Learned.of_vocabulary(vocabulary, classes=classes, sentences=texts)
-    examples = {split: labelled.encode(learned, x, split) for split, x in data.items()}
-    return Classification(config, labelled.LabelledTexts(data, examples, learned))
+    small = [*SMALL, *OF[system], *SHARED, f"data.sentences={texts}"]
+    return loader(f"{file}.py:{system}", small, tuple(SIZES))(*overrides)  # type: ignore[no-any-return]
 
 
 def batch_of(task: Classification, count: int = 13) -> Batch:

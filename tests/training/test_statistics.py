@@ -12,10 +12,6 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab import config as configs
-from attnlab.data import labelled
-from attnlab.data.learned import Learned
-from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification
 from attnlab.training.drawing import first_params
@@ -35,16 +31,9 @@ NAMES = ("mean", "variance")
 @functools.cache
 def classification(*overrides: str) -> Classification:
     """Words by their last letter, with an encoder around batch norm."""
-    how = [*SMALL, "system.attention.heads=2", *tiny_labelled.SHARED, *overrides]
-    config = configs.load("configs/classification.py:transformer", how)
-    Classification.check(config)
-    data = {split: tiny_labelled.rows(split, 1) for split in tiny_labelled.SIZES}
-    words = (text for texts, _ in data["train"] for text in texts)
-    vocabulary = Vocabulary.train(words, kind="char", min_frequency=1)
-    classes = tuple(sorted({label for _, label in data["train"]}))
-    learned = Learned.of_vocabulary(vocabulary, classes=classes, sentences=1)
-    examples = {split: labelled.encode(learned, actual, split) for split, actual in data.items()}
-    return Classification(config, labelled.LabelledTexts(data, examples, learned))
+    small = [*SMALL, "system.attention.heads=2", *tiny_labelled.SHARED]
+    load = tiny.loader("classification.py:transformer", small, tuple(tiny_labelled.SIZES))
+    return load(*overrides)  # type: ignore[no-any-return]
 
 
 def translation() -> Any:

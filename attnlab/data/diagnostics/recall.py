@@ -10,7 +10,7 @@ from typing import Literal
 
 from attnlab.data.asked import Row
 from attnlab.data.diagnostics.drawing import Drawn, power_of_two
-from attnlab.data.generated import below, within
+from attnlab.data.generated import below, check_even, within
 from attnlab.errors import UserError
 
 BLANK, ASK = "_", "?"
@@ -76,13 +76,9 @@ class MultiQueryRecall(Drawn):
             raise UserError(f"config.data.power={self.power} must be above 0 and at most 1")
         for split in ("train", "test"):
             length, pairs = self._sizes(split)
-            within("length", length, 4)
+            check_even("length", length, 4)
             within("pairs", pairs, 1, length // 4)
             within("fewest", self.fewest, 0, pairs)
-            if length % 2:
-                raise UserError(
-                    f"config.data.length={length} must be even: keys and values in turn"
-                )
             within("symbols", self.symbols, 2 * pairs + 2 * self.noise)
 
     def _sizes(self, split: str) -> tuple[int, int]:
@@ -241,11 +237,7 @@ class Needle(Drawn):
         """
         super().__post_init__()
         for length in (self.length, self.tested or self.length):
-            within("length", length, 2)
-            if length % 2:
-                raise UserError(
-                    f"config.data.length={length} must be even: keys and values in turn"
-                )
+            check_even("length", length, 2)
             within("keys", self.keys, length // 2 if self.hay == "pairs" else 1)
 
     def draw_row(self, draw: random.Random, split: str) -> Row:

@@ -16,7 +16,7 @@ are turned.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -239,14 +239,14 @@ def _id_of(entry: Mapping[str, Any], kind: str, names: Mapping[Any, str], where:
     return key
 
 
-def _entries(entries: list[Any], title: str) -> list[tuple[Mapping[str, Any], str]]:
-    """Returns each entry of a list with its name for error messages, `title` and its number; raises
-    `UserError` if one is no object.
+def _entries(entries: list[Any], title: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yields each entry of a list with its name for error messages, `title` and its number; raises
+    `UserError` at one that is no object.
     """
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, Mapping):
             raise UserError(f"{title} {number} is {entry!r}; expected an object")
-    return [(entry, f"{title} {number}") for number, entry in enumerate(entries, 1)]
+        yield entry, f"{title} {number}"
 
 
 def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:

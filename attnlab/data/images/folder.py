@@ -157,11 +157,14 @@ def read_images(
 
 def image_files(folder: Path) -> list[Path]:
     """Returns the PNG and JPEG files in a folder, hidden ones excluded, sorted by name; raises
-    `UserError` if there is no such folder.
+    `UserError` if there is no such folder, or none in it.
     """
     check_folder(folder)
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
-    return [path for path in files if path.name[0] != "."]
+    images = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
+    files = [path for path in images if path.name[0] != "."]
+    if not files:
+        raise UserError(f"{folder} has no image ({', '.join(ENDINGS)}); fill it or remove it")
+    return files
 
 
 def check_folder(folder: Path) -> None:
@@ -179,10 +182,4 @@ def _files(folder: Path) -> list[Path]:
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
     if not classes:
         raise UserError(f"{folder} has no folder for a class; expected {folder}{os.sep}CLASS")
-    paths = []
-    for kind in classes:
-        files = image_files(kind)
-        if not files:
-            raise UserError(f"{kind} has no image ({', '.join(ENDINGS)}); fill it or remove it")
-        paths += files
-    return paths
+    return [path for kind in classes for path in image_files(kind)]

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Dataset, Row, Split
 from attnlab.data.generated import within
-from attnlab.data.learned import PART, Learned, Shape
+from attnlab.data.learned import PART, Learned, Shape, classes_of
 from attnlab.errors import UserError
 
 Thing = TypeVar("Thing")
@@ -85,7 +85,7 @@ class ImageData(Pictures[str]):
             shapes = [images.shape[1:] for images, _ in by_split.values()]
             return dataclasses.replace(self.pretrained, shape=(*shapes, self.pretrained.shape)[0])
         images, labels = by_split["train"]
-        return Learned().with_images(images, classes_of(labels))
+        return Learned().with_images(images, classes_of(labels, in_order))
 
     def encoded(self, content: Labelled, split: str) -> Split:
         """Encodes a split as a `Split` with the columns "image" and "label" (class number + 1);
@@ -221,19 +221,6 @@ def check_images(images: np.ndarray, where: str) -> None:
         raise UserError(
             f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C], N at least 1"
         )
-
-
-def classes_of(labels: Iterable[str]) -> list[str]:
-    """Returns the distinct labels of the training split, numbers by value before names by alphabet;
-    raises `UserError` if there is only one.
-    """
-    classes = sorted({*labels}, key=in_order)
-    if len(classes) < 2:
-        only = f" but {classes[0]!r}" if classes else ""
-        raise UserError(
-            f"config.data: the training split has no label{only}; there is nothing to tell apart"
-        )
-    return classes
 
 
 def in_order(label: str) -> tuple[bool, int, str]:

@@ -15,8 +15,8 @@ import numpy as np
 from attnlab.data.asked import guesses, most_frequent
 from attnlab.data.columns import Examples, Shared, SideBySide
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
-from attnlab.data.images.labelled import check_images, classes_of, fingerprint
-from attnlab.data.learned import Learned
+from attnlab.data.images.labelled import check_images, fingerprint, in_order
+from attnlab.data.learned import Learned, classes_of
 from attnlab.errors import UserError
 
 QUESTION_ONLY = "question_only"
@@ -134,7 +134,7 @@ class QuestionData(Dataset[Question]):
         and the shape, mean and deviation of the images. See `Dataset.learn`.
         """
         questions, images = by_split["train"]
-        classes = classes_of(row.answer for row in questions)
+        classes = classes_of((row.answer for row in questions), in_order)
         return super().learn(by_split).with_images(images(), classes)
 
     def texts_of(self, train: Asked) -> Iterable[str]:

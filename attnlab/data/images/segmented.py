@@ -5,7 +5,6 @@ pixels that the source leaves open, and rows of padding. The ground is a class o
 """
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from attnlab.data.columns import Examples
 from attnlab.data.dataset import Split
 from attnlab.data.images.annotated import AnnotatedData, Segmented
 from attnlab.data.images.decoded import decoded
-from attnlab.data.images.folder import ENDINGS, ImageFiles, image_files
+from attnlab.data.images.folder import ImageFiles, image_files
 from attnlab.data.images.labelled import check_images, fingerprint
 from attnlab.data.readers.images import Named, check_upright, opened, upright_size
 from attnlab.errors import UserError
@@ -64,7 +63,7 @@ class MaskFolder(ImageFiles):
             file that cannot be read, or a number that has no class.
         """
         folder, own = self.place(split)
-        files = self.part(split, _images(folder / "images"), own)
+        files = self.part(split, image_files(folder / "images"), own)
         pairs = [(path, folder / "masks" / f"{path.stem}.png") for path in files]
 
         def read(pair: tuple[Path, Path]) -> np.ndarray:
@@ -165,11 +164,3 @@ class SegmentedData(AnnotatedData[int]):
         digest = hashlib.sha256(masks.tobytes()).hexdigest()
         examples = Examples(image=images, mask=(content.masks + 1).astype(np.uint8))
         return Split(range(len(images)), examples, fingerprint(images, [digest]))
-
-
-def _images(folder: Path) -> list[Path]:
-    """Returns the image files of a folder, sorted by name; raises `UserError` if it has none."""
-    files = image_files(folder)
-    if not files:
-        raise UserError(f"{folder}{os.sep} has no image ({', '.join(ENDINGS)})")
-    return files

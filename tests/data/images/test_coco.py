@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from attnlab.data import SPLITS
+from attnlab.data.images.annotated import Boxed, Captioned
 from attnlab.data.images.boxed import BoxedData
 from attnlab.data.images.coco import CocoBoxes, CocoCaptions
-from attnlab.errors import UserError
 from tests.data.readers.turning import turned
 from tests.refusals import check_refused
 
@@ -68,27 +69,23 @@ def node(folder: Path, **fields: Any) -> dict[str, Any]:
     return {"directory": str(folder), "train": "some", "test": "others", "side": 8, **fields}
 
 
-def captions_of(folder: Path, **fields: Any) -> CocoCaptions:
-    return CocoCaptions(**node(folder, **fields))
+def captions_of(folder: Path, split: str = "test", **fields: Any) -> Captioned:
+    return CocoCaptions(**node(folder, **fields)).captions(split)
 
 
-def boxes_of(folder: Path, **fields: Any) -> CocoBoxes:
-    return CocoBoxes(**node(folder, **fields))
+def boxes_of(folder: Path, split: str = "test", **fields: Any) -> Boxed:
+    return CocoBoxes(**node(folder, **fields)).objects(split)
 
 
-def read(kind: str, folder: Path, **fields: Any) -> Any:
-    """What the source of boxes or of captions reads for the test split."""
-    if kind == "instances":
-        return boxes_of(folder, **fields).objects("test")
-    return captions_of(folder, **fields).captions("test")
+READ = {"instances": boxes_of, "captions": captions_of}
 
 
 @pytest.mark.quick
 def test_boxes_lie_on_their_objects(folder: Path) -> None:
     """Half as wide as before, as high, in images and boxes; what lies half a pixel outside is cut."""
-    actual = {split: boxes_of(folder).objects(split) for split in ("train", "valid", "test")}
-    assert [len(one.images) for one in actual.values()] == [8, 1, 2]
-    for images, labels, boxes, classes, _ in actual.values():
+    actual = [boxes_of(folder, split) for split in SPLITS]
+    assert [len(one.images) for one in actual] == [8, 1, 2]
+    for images, labels, boxes, classes, _ in actual:
         assert classes == ("dog", "owl", "cat")
         for image, names, mine in zip(images, labels, boxes, strict=True):
             row, column, high, wide = mine[0].astype(int)
@@ -97,14 +94,14 @@ def test_boxes_lie_on_their_objects(folder: Path) -> None:
             if len(names) > 1:
                 assert names[1:] == ["dog"]
                 np.testing.assert_array_equal(mine[1], [0, 0, 8, 8])
-    both = [labels for one in actual.values() for labels in one.labels]
-    assert sum(len(labels) == 2 for labels in both) == 4
+    assert sum(len(labels) == 2 for one in actual for labels in one.labels) == 4
 
 
 def test_a_validation_split_of_its_own_leaves_training_whole(folder: Path) -> None:
-    source = boxes_of(folder, valid="others", grey=True)
-    assert [len(source.objects(split).images) for split in ("train", "valid")] == [9, 2]
-    assert source.objects("valid").images.shape == (2, *source.shape) == (2, 8, 8, 1)
+    for read, train, valid in ((boxes_of, 9, 2), (captions_of, 18, 3)):
+        assert len(read(folder, "train", valid="others").images) == train
+        assert read(folder, "valid", valid="others", grey=True).images.shape == (valid, 8, 8, 1)
+    assert CocoBoxes(**node(folder, grey=True)).shape == (8, 8, 1)
 
 
 def test_a_run_reads_them(folder: Path) -> None:
@@ -160,7 +157,7 @@ OF_CAPTIONS: list[tuple[dict[str, Any], str]] = [
 )
 def test_a_file_not_as_agreed(folder: Path, kind: str, changed: dict[str, Any], words: str) -> None:
     (write if kind == "instances" else tell)(folder, "others", 2, **changed)
-    check_refused(words, read, kind, folder)
+    check_refused(words, READ[kind], folder)
 
 
 def test_boxes_count_in_stored_pixels_unless_the_sizes_say_otherwise(folder: Path) -> None:
@@ -168,14 +165,13 @@ def test_boxes_count_in_stored_pixels_unless_the_sizes_say_otherwise(folder: Pat
     turned(folder / "others" / "0.png", 6)
     for size, box in (({}, [0, 2, 8, 4]), ({"height": 8, "width": 16}, [0, 2, 8, 4])):
         write_again(folder, box, **size)
-        assert boxes_of(folder).objects("test").boxes[0].tolist() == [[2, 0, 4, 4]]
+        assert boxes_of(folder).boxes[0].tolist() == [[2, 0, 4, 4]]
     write_again(folder, [2, 0, 4, 8], height=16, width=8)
-    images, _, boxes, *_ = boxes_of(folder).objects("test")
+    images, _, boxes, *_ = boxes_of(folder)
     assert boxes[0].tolist() == [[0, 2, 4, 4]] and (images[0, :3, 2:6] == 255).all()
     write_again(folder, [0, 2, 8, 4], height=80, width=160)
-    with pytest.raises(UserError, match="0.png has height 80 and width 160, the file is 8 x 16"):
-        boxes_of(folder).objects("test")
-    assert captions_of(folder).captions("test").images[0, 1, 4].tolist() == [255] * 3
+    check_refused("0.png has height 80 and width 160, the file is 8 x 16", boxes_of, folder)
+    assert captions_of(folder).images[0, 1, 4].tolist() == [255] * 3
 
 
 def write_again(folder: Path, box: list[int], **size: int) -> None:
@@ -192,28 +188,23 @@ def test_what_cannot_be_read_is_one_line(folder: Path, kind: str) -> None:
     path = folder / "annotations" / f"{kind}_others.json"
     for content in (b"no picture", image.read_bytes()[: image.stat().st_size // 2]):
         image.write_bytes(content)
-        check_refused(r"1.png is damaged or no image", read, kind, folder)
+        check_refused(r"1.png is damaged or no image", READ[kind], folder)
     path.write_text(path.read_text()[:-9])
-    check_refused(rf"{path.name}: no JSON", read, kind, folder)
-    check_refused(r"cannot find .*_else.json", read, kind, folder, test="else")
-    check_refused(r"config.data.side=0 must be in", read, kind, folder, side=0)
+    check_refused(rf"{path.name}: no JSON", READ[kind], folder)
+    check_refused(r"cannot find .*_else.json", READ[kind], folder, test="else")
+    check_refused(r"config.data.side=0 must be in", READ[kind], folder, side=0)
 
 
 def test_captions_stand_beside_their_images(folder: Path) -> None:
     """An image is there as often as it has captions, and all of them are in one split."""
-    source = captions_of(folder)
-    actual = {split: source.captions(split) for split in ("train", "valid", "test")}
+    actual = {split: captions_of(folder, split) for split in SPLITS}
     assert actual["test"].captions == ["Image 0, text 0", "Image 1, text 0", "Image 1, text 1"]
-    assert actual["test"].images.shape == (3, *source.shape) == (3, 8, 8, 3)
-    boxes = boxes_of(folder)
+    assert actual["test"].images.shape == (3, 8, 8, 3)
     for split, one in actual.items():
-        images = boxes.objects(split).images
+        images = boxes_of(folder, split).images
         numbers = [int(text.split(",")[0].split()[1]) for text in one.captions]
         kept = sorted({*numbers})
         assert len(kept) == len(images) and numbers == [k for k in kept for _ in range(k % 3 + 1)]
         for image, number in zip(one.images, numbers, strict=True):
             np.testing.assert_array_equal(image, images[kept.index(number)])
     assert sum(len(actual[split].captions) for split in ("train", "valid")) == 18
-    own = captions_of(folder, valid="others", grey=True)
-    assert len(own.captions("train").captions) == 18
-    assert own.captions("valid").images.shape == (3, 8, 8, 1)

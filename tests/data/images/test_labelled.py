@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.data.images import labelled
 from attnlab.data.images.labelled import HeldOut, ImageData, Labelled
-from attnlab.data.learned import moments
+from attnlab.data.learned import classes_of, moments
 from attnlab.errors import UserError
 from tests.refusals import check_refused
 
@@ -44,7 +44,7 @@ def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
 
 def test_no_label_at_all_is_nothing_to_tell_apart() -> None:
     words = "config.data: the training split has no label; there is nothing to tell apart"
-    check_refused(words, labelled.classes_of, [])
+    check_refused(words, classes_of, [])
 
 
 def test_a_share_that_is_none() -> None:
@@ -54,8 +54,7 @@ def test_a_share_that_is_none() -> None:
         ({"examples": -1}, "config.data.examples=-1 must be at least 0"),
         ({"held_out": 0.1}, "of 3 training images, 0 would be for validation"),
     ):
-        with pytest.raises(UserError, match=words):
-            HeldOut(**fields).rows("train", 3)
+        check_refused(words, lambda fields=fields: HeldOut(**fields).rows("train", 3))
 
 
 @pytest.mark.quick

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 from attnlab.data import SOURCES
 from attnlab.data.generated import split_of
@@ -19,6 +20,7 @@ from tests.refusals import check_refused
 SMALL: dict[str, Any] = {"examples": 120, "valid": 40, "test": 40, "side": 36, "grid": 3}
 SMALL |= {"small": 3, "large": 5, "jitter": 2, "noise": 4}
 SPLITS = ("train", "valid", "test")
+AROUND = np.ones((3, 3))  # a pixel and all that touch it, by an edge or a corner
 
 
 def made(**fields: Any) -> Scenes:
@@ -26,25 +28,10 @@ def made(**fields: Any) -> Scenes:
 
 
 def islands(colours: np.ndarray) -> Iterator[np.ndarray]:
-    """The connected sets of pixels of one colour, bool [H,W] each; pixels touch by their edges or
-    corners.
-    """
-    left = colours >= 0
-    while left.any():
-        row, column = np.argwhere(left)[0]
-        island = np.zeros_like(left)
-        island[row, column] = True
-        while True:
-            padded = np.pad(island, 1)
-            near = np.zeros_like(island)
-            for down, right in itertools.product(range(3), repeat=2):
-                near |= padded[down : down + len(island), right : right + len(island)]
-            grown = near & (colours == colours[row, column])
-            if (grown == island).all():
-                break
-            island = grown
-        left &= ~island
-        yield island
+    """The connected sets of pixels of one colour, bool [H,W] each."""
+    for colour in range(len(COLOURS)):
+        numbers, count = ndimage.label(colours == colour, AROUND)
+        yield from (numbers == number for number in range(1, count + 1))
 
 
 def read(image: np.ndarray, grid: int) -> list[tuple[tuple[int, ...], str, str, str, np.ndarray]]:
@@ -55,28 +42,24 @@ def read(image: np.ndarray, grid: int) -> list[tuple[tuple[int, ...], str, str, 
     colours = np.abs(image[:, :, None].astype(int) - palette).max(axis=-1).argmin(axis=-1) - 1
     actual = []
     for island in islands(colours):
-        rows, columns = np.nonzero(island)
-        cut = island[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-        kinds = [
-            (size, shape, at)
+        cut, corner = trimmed(island)
+        ((size, shape, middle),) = [
+            (size, shape, corner - first + radius)
             for size, radius in (("small", 3), ("large", 5))
             for shape in SHAPES
-            for at in [np.argwhere(stamp(shape, radius)).min(axis=0) - radius]
-            if trimmed(stamp(shape, radius), cut)
+            for whole, first in [trimmed(stamp(shape, radius))]
+            if np.array_equal(whole, cut)
         ]
-        ((size, shape, first),) = kinds
-        middle = (rows.min() - first[0], columns.min() - first[1])
-        cell = tuple(int(at * grid // len(image)) for at in middle)
-        colour = tuple(COLOURS)[colours[rows[0], columns[0]]]
+        cell = tuple((middle * grid // len(image)).tolist())
+        colour = tuple(COLOURS)[colours[island][0]]
         actual.append((cell, size, colour, shape, island))
     return sorted(actual, key=lambda one: one[0])
 
 
-def trimmed(stamped: np.ndarray, cut: np.ndarray) -> bool:
-    """Whether a stamp without its empty rows and columns is `cut`."""
-    rows, columns = np.nonzero(stamped)
-    whole = stamped[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-    return whole.shape == cut.shape and bool((whole == cut).all())
+def trimmed(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A mask without its empty rows and columns, and its first row and column that are not."""
+    ((rows, columns),) = ndimage.find_objects(mask.astype(int))
+    return mask[rows, columns], np.array([rows.start, columns.start])
 
 
 @pytest.mark.quick
@@ -130,17 +113,8 @@ def test_objects_are_whole_in_their_cells_and_do_not_touch() -> None:
         cells = [(thing.row // 16, thing.column // 16) for thing in scene.things]
         assert cells == sorted(set(cells))
         masks = [source.mask(thing) for thing in scene.things]
-        wide = [  # with all pixels that touch the object
-            sum(
-                np.roll(np.pad(mask, 1), by, (0, 1))
-                for by in itertools.product((-1, 0, 1), repeat=2)
-            )
-            for mask in masks
-        ]
-        assert not any(
-            (np.pad(masks[one], 1) & (wide[other] > 0)).any()
-            for one, other in itertools.permutations(range(len(masks)), 2)
-        )
+        for one, other in itertools.permutations(masks, 2):
+            assert not (one & ndimage.binary_dilation(other, AROUND)).any()
         for thing, mask in zip(scene.things, masks, strict=True):
             assert mask.sum() == stamp(thing.shape, source.radius(thing.size)).sum()
 
