@@ -298,7 +298,10 @@ def copying_looks(
         x = affine(params["of_word"], token) + context @ params["of_context"]["kernel"]
         state = parts.layer_step(params, state, x)
         s = state[1]
-        a = _attend(params["attention"]["score"], s, annotations, coverage if covers else None)
+        # where keys are [annotation ; coverage], the last row of their matrix is w_c
+        keys = [np.append(h, seen) for h, seen in zip(annotations, coverage, strict=True)]
+        keys = keys if covers else annotations
+        a = parts.softmax(parts.additive_scores(params["attention"]["score"], s, keys))
         context = parts.mean_of(a, annotations)
         p_gen = parts.sigmoid(affine(params["gate"], np.concatenate([context, s, x])))[0]
         read_out = affine(params["read_out"], np.concatenate([s, context]))
@@ -309,18 +312,3 @@ def copying_looks(
         coverage = coverage + a
     log_probs, attention, again = map(np.array, zip(*steps, strict=True))
     return log_probs, attention, again
-
-
-def _attend(score: Tree, s: Vector, annotations: list[Vector], coverage: Vector | None) -> Vector:
-    """softmax over j of v . tanh(W_h h_j + W_s s + w_c c_j); the last row of the keys' matrix is
-    w_c.
-    """
-    of_keys = score["w_key"]["kernel"]
-    width, query = len(annotations[0]), s @ score["w_query"]["kernel"]
-    scores = []
-    for j, annotation in enumerate(annotations):
-        inside = annotation @ of_keys[:width] + query
-        if coverage is not None:
-            inside = inside + coverage[j] * of_keys[width]
-        scores.append(score["v"] @ np.tanh(inside))
-    return parts.softmax(np.array(scores))

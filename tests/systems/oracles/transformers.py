@@ -5,7 +5,7 @@ from math import erf
 import numpy as np
 
 from tests.attention.oracles import part
-from tests.attention.position_oracles import POSITIONS, sinusoid
+from tests.attention.position_oracles import sinusoid
 from tests.layers.oracles import feed_forward
 from tests.systems.oracles import parts
 from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row, of_each_token
@@ -13,12 +13,12 @@ from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_
 
 @of_each_row
 def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vector) -> np.ndarray:
-    """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and "heads".
+    """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and the mechanisms.
 
     And where they are not the paper's "normalisation" and "feed_forward" by name,
-    "scaled_embedding", "decoder_layers", "scaled_output", "leaking", and "t5": the (buckets, largest distance)
-    of relative biases that all layers of a stack share. Tables of positions, norms of embeddings
-    and biases count where there are parameters of them.
+    "scaled_embedding", "decoder_layers", "scaled_output" and "leaking". Positions that all layers
+    of a stack share, tables of positions, norms of embeddings and biases count where there are
+    parameters of them.
     """
     target_table = params["embed_target"]["embedding"]
     share, source_table = settings.get("share", "all"), target_table
@@ -28,26 +28,20 @@ def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vec
     if settings.get("scaled_output"):
         final = final / np.sqrt(target_table.shape[1])
     final_bias = params.get("out", {}).get("bias", 0.0)
-    heads = settings["heads"]
     forward = part(settings, "feed_forward", "relu")[0]
-    divided = "t5" not in settings
 
     def layer(stack: str, number: int, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
-        own = params.get(f"{stack}_{number}", {})
-        shared = params.get(f"{stack}_positions")
-        bias = _distances(shared, settings, len(x), memory is not None)
-        masked = memory is not None and not settings.get("leaking")
+        own, of = params.get(f"{stack}_{number}", {}), parts.in_layer(settings, number)
+        shared = {"positions": params.get(f"{stack}_positions"), **own.get("self_attention", {})}
+        causal = memory is not None and not settings.get("leaking")
+        seen = np.tri(len(x), dtype=bool) if causal else None
+        slots = f"{stack}_attention", "cross_attention", "feed_forward"
         functions = {
-            "self": lambda x: parts.heads_of(
-                own["self_attention"], heads, x, x, x, masked, bias, divided
-            ),
-            "cross": lambda x: parts.heads_of(
-                own["cross_attention"], heads, x, memory, memory, divided=divided
-            ),
+            "self": lambda x: parts.looked(of, slots[0], shared, x, mask=seen, causal=causal),
+            "cross": lambda x: parts.looked(of, slots[1], own["cross_attention"], x, memory),
             "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
         }
-        slots = f"{stack}_attention", "cross_attention", "feed_forward"
-        empty = parts.absent_parts(parts.in_layer(settings, number), slots)
+        empty = parts.absent_parts(of, slots)
         absent = {name for name, slot in zip(functions, slots, strict=True) if slot in empty}
         absent |= {"cross"} if memory is None else set()
         return parts.placed(own, settings, x, functions, absent)
@@ -74,7 +68,7 @@ def _embedded(
     words = table[tokens] * (
         np.sqrt(table.shape[1]) if settings.get("scaled_embedding", True) else 1.0
     )
-    if "t5" in settings:
+    if part(settings, "positions", "sinusoidal")[0] == "none":
         return words
     apart = settings.get("position_width", 0)
     if places is not None:
@@ -82,22 +76,6 @@ def _embedded(
     else:
         added = np.array([sinusoid(p, apart or table.shape[1]) for p in range(len(words))])
     return np.concatenate([words, added], axis=1) if apart else words + added
-
-
-def _distances(
-    params: Tree | None, settings: Settings, length: int, causal: bool
-) -> np.ndarray | float:
-    """T5's bias [H,Tq,Tk] from one table for a stack; 0 without."""
-    if params is None:
-        return 0.0
-    buckets, largest = settings["t5"]
-    scheme = POSITIONS["t5"](
-        params, {"buckets": buckets, "max_distance": largest}, settings["heads"], 1, causal
-    )
-    shape = (settings["heads"], length, length)
-    nothing = np.zeros(1)
-    biases = [scheme.bias(h, nothing, nothing, i, j) for h, i, j in np.ndindex(shape)]
-    return np.array(biases).reshape(shape)
 
 
 @of_each_token

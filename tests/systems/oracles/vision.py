@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from tests.attention.oracles import part
+from tests.attention.oracles.heads import heads_scores, heads_values
+from tests.attention.oracles.rows import Look
 from tests.attention.position_oracles import sinusoid
 from tests.layers.gates.oracles import ORACLES as GATES
 from tests.layers.oracles import feed_forward, norm_of
@@ -158,13 +160,23 @@ def _box_layer(own: Tree, settings: Settings, y: np.ndarray, o: np.ndarray, seen
     """A layer of the encoder or the decoder, in which o is added to queries and keys; `seen`: keys
     and values of what the decoder looks at.
     """
-    heads = settings["heads"]
+    inside = settings["decoder_attention" if seen else "encoder_attention"]
     functions = {
-        "self": lambda y: parts.heads_of(own["self_attention"], heads, y + o, y + o, y),
-        "cross": lambda y: parts.heads_of(own["cross_attention"], heads, y + o, *seen),
+        "self": lambda y: _looked(inside, own["self_attention"], y + o, y + o, y),
+        "cross": lambda y: _looked(
+            settings["cross_attention"], own["cross_attention"], y + o, *seen
+        ),
         "feed_forward": lambda y: feed_forward("relu", own["feed_forward"], y),
     }
     return parts.placed(own, settings, y, functions, () if seen else ("cross",))
+
+
+def _looked(fields: Settings, params: Tree, queries: Any, keys: Any, values: Any) -> np.ndarray:
+    """Multi-head attention with values [Tk,d] apart from keys [Tk,d]."""
+    mask = np.ones((1, len(queries), len(keys)), bool)
+    look = Look(params, fields, queries[None], keys[None], mask)
+    weights = look.weights(look.heads, heads_scores(look))
+    return look.layer("out", heads_values(look._replace(source=values[None]), weights))[0]
 
 
 @of_each_row
