@@ -18,6 +18,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
@@ -27,6 +29,7 @@ from attnlab.config.registry import build, fields
 from attnlab.config.schema import TABLES, Node, setting
 from attnlab.config.tree import ConfigNode, complete
 from attnlab.errors import UserError
+from attnlab.layers.norms import STATISTICS
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
@@ -196,7 +199,7 @@ def promises(kind: Any, system: Any, oracle: Any) -> Iterator[tuple[str, Callabl
     if system.needs and kind is Seq2Seq:
         yield "maps", checks.check_maps
     if "dropout" in fields(system):
-        yield "dropout", room.check_dropout
+        yield "dropout", functools.partial(_drops, room)
     yield "the oracle", functools.partial(_equal, room, oracle)
     yield "the oracle reads every parameter", functools.partial(_reads, room, oracle)
 
@@ -206,6 +209,22 @@ def check_slots(spec: dict[str, Any]) -> None:
     factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
     sizes, image = SIZES[kind_of(factory.func)], image_classifiers.SHAPES.get(spec["name"])  # type: ignore[index]
     check_slots_and_shapes(factory, image=image, **sizes)
+
+
+def _drops(room: Any, spec: dict[str, Any], texts: int = 0) -> None:
+    """The rate changes nothing without a random stream, and other keys drop other units."""
+    given = read(room, spec, texts)
+    params = room.parameters(room.make(spec), *given)
+    dropping, never = (
+        functools.partial(room.make({**spec, "dropout": rate}).apply, {"params": params}, *given)
+        for rate in (0.5, 0.0)
+    )
+    joined = getattr(room, "joined", np.array)
+    if str(jax.make_jaxpr(dropping)()) != str(jax.make_jaxpr(never)()):
+        np.testing.assert_array_equal(joined(jax.jit(dropping)()), joined(jax.jit(never)()))
+    run = jax.jit(lambda key: dropping(rngs={"dropout": key}, mutable=[STATISTICS])[0])
+    one, other = (joined(run(jax.random.key(seed, impl="rbg"))) for seed in (0, 1))
+    assert np.abs(one - other).max() > 1e-3
 
 
 def _equal(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:

@@ -82,8 +82,7 @@ def test_maps_lie_between_what_they_name(name: str) -> None:
     """A row for each look, hop or head; a text without a token is looked at nowhere."""
     room, sides = SIDES[name]
     system, given = make(room.SPECS[name]), read(room, room.SPECS[name], 2)
-    beside = {classifiers: (2,), image_systems: given}.get(room, ())
-    params = room.parameters(system, *beside)
+    params = room.parameters(system, *given)
     look = jax.jit(functools.partial(system.apply, mutable=[MAPS]))
     maps = system.maps(look({"params": params}, *given)[1].get(MAPS, {}))
     assert {key: (one.rows, one.columns) for key, one in maps.items()} == sides
