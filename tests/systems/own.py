@@ -64,6 +64,12 @@ KINDS: Mapping[type[System], Any] = {
     Captioner: captioners,
     vision.VisualAnswerer: visual_answerers,
 }
+FIRST = {
+    spec["name"]: (room, spec)
+    for room in dict.fromkeys(KINDS.values())
+    for spec in reversed(room.SPECS.values())
+}
+"""The room of a system and its first setting, by the system's name."""
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []
 """Of the system of `--system`: the name of each, and what to call."""
