@@ -90,8 +90,6 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
         "a cap is at least 0": {"logit_cap": -1.0},
         "positions and words share a width of 8": {"position_width": 8},
         "but system.positions=none": {"position_width": 2, "positions": {"name": "none"}},
-        "system=encoder: .*decoder, .*; it reads whole texts, both ways": {"name": "encoder"},
-        "system=bilstm_tagger: .*and writes none": {"name": "bilstm_tagger"},
         "Cacheless does not support cached decoding; choose a mechanism with cache=True": {
             "attention": {"name": f"{__name__}:Cacheless"}
         },
@@ -208,6 +206,19 @@ def test_fields_that_fit_no_system(room: Any, setting: str) -> None:
             system = factory(**SIZES[kind])
             jax.eval_shape(system.init, jax.random.key(0), *read(room, spec))
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("encoder", "system=encoder: .*decoder, .*; it reads whole texts, both ways"),
+        ("bilstm_tagger", "system=bilstm_tagger: .*and writes none"),
+    ],
+)
+def test_what_cannot_write_is_told_before_anything_is_read(name: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        system_factory(ConfigDict({"system": {"name": name}}), LanguageModel)
+    assert "\n" not in str(caught.value)
 
 
 def test_layers_without_attention_need_no_window_where_others_have_one() -> None:

@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 
+from tests.attention.alignment_oracles import ALIGNMENTS, Row
+from tests.attention.oracles import part
+from tests.attention.score_oracles import SCORES
 from tests.systems.oracles import parts
 from tests.systems.oracles.parts import Settings, State, Tree, Vector, affine, of_each_row
 
@@ -75,33 +78,12 @@ def _context(
     params: Tree, settings: Settings, t: int, h: Vector, annotations: list[Vector]
 ) -> Vector:
     """c_t = sum_s a_t(s) hbar_s, equations 7 to 10; t counts from 0."""
-    fit, name = params.get("score", {}), settings["score"]["name"]
-    alignment = settings.get("alignment", {"name": "softmax"})
-    scores = np.array([_score(fit, name, h, one, s) for s, one in enumerate(annotations)])
-    if alignment["name"] == "softmax":
-        return parts.mean_of(parts.softmax(scores), annotations)
-    count, predicted = len(annotations), alignment["name"] == "local_p"
-    place, reach = float(min(t, count - 1)), alignment["reach"]  # local_m
-    if predicted:
-        hidden = np.tanh(h @ params["alignment"]["w_position"]["kernel"])
-        place = count * parts.sigmoid(hidden @ params["alignment"]["v"][:, 0])
-    window = np.array([s for s in range(count) if abs(s - int(np.floor(place))) <= reach])
-    weights = parts.softmax(scores[window])
-    if predicted:
-        weights = weights * np.exp(-((window - place) ** 2) / (2 * (reach / 2) ** 2))
-    return parts.mean_of(weights, [annotations[s] for s in window])
-
-
-def _score(params: Tree, name: str, h: Vector, annotation: Vector, s: int) -> float:
-    """dot, general, concat (equation 7) and location (equation 8)."""
-    if name == "dot":
-        return float(h @ annotation)
-    if name == "general":
-        return float(h @ params["w"]["kernel"] @ annotation)
-    if name == "concat":
-        both = np.concatenate([h, annotation])
-        return float(params["v"] @ np.tanh(both @ params["w_a"]["kernel"]))
-    return float((h @ params["w_l"]["kernel"])[s])
+    (name, of_score), own = part(settings, "score", "general"), params.get("score", {})
+    scores = [SCORES[name](own, of_score, h, one, s) for s, one in enumerate(annotations)]
+    name, of_alignment = part(settings, "alignment", "softmax")
+    everywhere, own = np.ones(len(scores), bool), params.get("alignment", {})
+    row = Row(own, of_alignment, np.array(scores), everywhere, query=h, i=t)
+    return parts.mean_of(ALIGNMENTS[name](row), annotations)
 
 
 @of_each_row

@@ -1,6 +1,5 @@
 """What windows of the language models of Daniluk et al. 2017 hold; their formulas are held by oracles."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
