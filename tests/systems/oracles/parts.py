@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
+from tests.attention.position_oracles import sinusoid
 from tests.layers.oracles import feed_forward, norm_of, sigmoid, softmax
 
 Tree = Any
@@ -244,14 +245,21 @@ def looked(
     return MECHANISMS[name](params, fields, queries[None], keys[None], mask[None], causal)[0][0]
 
 
-def embedded(params: Tree, settings: Settings, ids: np.ndarray) -> np.ndarray:
-    """Words of a text with their positions, [T,d]."""
-    x = params["embed"]["embedding"][ids]
-    x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
-    if "positions" not in params:
+def embedded(
+    table: np.ndarray, settings: Settings, ids: np.ndarray, places: Tree, scaled: bool = False
+) -> np.ndarray:
+    """Words of a text, times sqrt(d) if they are `scaled`, with their positions, [T,d]: sines, or the
+    rows of a table (`places`), whose first ones may be unused.
+    """
+    x, apart = table[ids], settings.get("position_width", 0)
+    x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding", scaled) else x
+    name, fields = part(settings, "positions", "sinusoidal")
+    if name == "none":
         return x
-    places = params["positions"]["table"][: len(x)]
-    return np.concatenate([x, places], axis=1) if settings.get("position_width") else x + places
+    added = np.array([sinusoid(p, apart or x.shape[1]) for p in range(len(x))])
+    if name == "learned":
+        added = places["table"][fields.get("unused", 0) :][: len(x)]
+    return np.concatenate([x, added], axis=1) if apart else x + added
 
 
 def blocks(

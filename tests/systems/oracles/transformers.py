@@ -5,7 +5,6 @@ from math import erf
 import numpy as np
 
 from tests.attention.oracles import part
-from tests.attention.position_oracles import sinusoid
 from tests.layers.oracles import feed_forward
 from tests.systems.oracles import parts
 from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row, of_each_token
@@ -52,30 +51,12 @@ def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vec
             x = layer(stack, number, x, memory)
         return parts.normalised(params.get(f"top_{stack}"), settings, x)
 
-    x = _embedded(source_table, source, settings, params.get("positions"))
+    x = parts.embedded(source_table, settings, source, params.get("positions"), scaled=True)
     memory = through("encoder", x, settings["layers"], None)
-    y = _embedded(target_table, target_in, settings, params.get("positions_decoder"))
+    places = params.get("positions_decoder")
+    y = parts.embedded(target_table, settings, target_in, places, scaled=True)
     layers = settings.get("decoder_layers") or settings["layers"]
     return through("decoder", y, layers, memory)[:, : len(final)] @ final + final_bias
-
-
-def _embedded(
-    table: np.ndarray, tokens: np.ndarray, settings: Settings, places: Tree | None
-) -> np.ndarray:
-    """sqrt(d) E[token] + PE[position], that of sines; `places`: a table instead, whose first rows
-    may be unused.
-    """
-    words = table[tokens] * (
-        np.sqrt(table.shape[1]) if settings.get("scaled_embedding", True) else 1.0
-    )
-    if part(settings, "positions", "sinusoidal")[0] == "none":
-        return words
-    apart = settings.get("position_width", 0)
-    if places is not None:
-        added = places["table"][settings["positions"]["unused"] :][: len(words)]
-    else:
-        added = np.array([sinusoid(p, apart or table.shape[1]) for p in range(len(words))])
-    return np.concatenate([words, added], axis=1) if apart else words + added
 
 
 @of_each_token
@@ -83,7 +64,7 @@ def decoder(params: Tree, settings: Settings, tokens: Vector) -> np.ndarray:
     """GPT-2 and Llama: `settings` are the system's; layers may differ."""
     table = params["embed"]["embedding"]
     final = table.T if settings.get("share", "output") == "output" else params["out"]["kernel"]
-    x = parts.embedded(params, settings, tokens)
+    x = parts.embedded(table, settings, tokens, params.get("positions"))
     logits = parts.blocks(params, settings, x, "gelu_tanh", causal=True)[:, : len(final)] @ final
     cap = settings.get("logit_cap", 0.0)
     return cap * np.tanh(logits / cap) if cap else logits
@@ -136,7 +117,8 @@ def bert_classifier(params: Tree, settings: Settings, *texts: np.ndarray) -> np.
 
 def _states(params: Tree, settings: Settings, tokens: Vector, types: Vector | int) -> np.ndarray:
     """The states [T,d] of a text without padding."""
-    x = parts.embedded(params, settings, tokens)
+    places = params.get("positions")
+    x = parts.embedded(params["embed"]["embedding"], settings, tokens, places)
     if "embed_types" in params:
         x = x + params["embed_types"]["embedding"][types]
     x = parts.normalised(params.get("embed_norm"), settings, x)
