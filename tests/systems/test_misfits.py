@@ -223,7 +223,7 @@ def test_what_cannot_write_is_told_before_anything_is_read(name: str, words: str
 
 def test_layers_without_attention_need_no_window_where_others_have_one() -> None:
     spec = {**language_models.SPECS["decoder-hybrid"], "visibility": _SOME}
-    system_factory(ConfigDict({"system": spec}), LanguageModel)
+    assert system_factory(ConfigDict({"system": spec}), LanguageModel)
 
 
 WINDOWS = r"system.attention.alignment: the windows of local_m .* set system.order='plain'"
