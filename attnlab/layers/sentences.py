@@ -6,7 +6,7 @@ sentence vector, C classes.
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import flax.struct
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMLayer
-from attnlab.layers.stacked import BidirectionalLSTM, Layer
+from attnlab.layers.stacked import Layer, reader
 
 
 @flax.struct.dataclass
@@ -57,11 +57,7 @@ class SentenceReader(nn.Module):
         """
         normal = nn.initializers.normal(self.embedding**-0.5)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=normal)
-        self.lstm: Any = (
-            BidirectionalLSTM(self.width, layer=self.layer)
-            if self.directions == 2
-            else self.layer(width=2 * self.width, initial=Initial())
-        )
+        self.lstm = reader(self.directions, self.width, Initial(), self.layer)
         self.drop = Dropout(self.dropout)
 
     def __call__(self, texts: Sequence[jax.Array]) -> list[Read]:

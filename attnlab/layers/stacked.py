@@ -48,6 +48,15 @@ class BidirectionalLSTM(nn.Module):
         return jnp.concatenate([forward, backward], axis=-1), (at_end, at_beginning)
 
 
+def reader(directions: int, width: int, initial: Initial, layer: Layer) -> Any:
+    """A layer with outputs of 2H, H its `width`: bidirectional, or (`directions` 1) one of width 2H
+    that reads from the left.
+    """
+    if directions == 2:
+        return BidirectionalLSTM(width, initial, layer)
+    return layer(width=2 * width, initial=initial)
+
+
 class LSTMStack(nn.Module):
     """L LSTM layers; each reads the output of the one below.
 

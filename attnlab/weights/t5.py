@@ -34,38 +34,26 @@ def _stack_names(stack: str) -> list[Name]:
     stack "encoder" or "decoder", its relative positions and its norms, with `{i}` for the number of
     a layer.
     """
-    lines = []
-    tensor, ours = f"{stack}.block.{{i}}.layer", f"{stack}_{{i}}"
+    lines = list[Name]()
+    ours, forward = f"{stack}_{{i}}", f"{stack}_{{i}}/feed_forward"
     for place, half in enumerate(_HALVES[stack]):
-        name = _OURS[half]
-        lines += [
-            Name(f"{tensor}.{place}.{half}.{part}.weight", f"{ours}/{name}_attention/{path}/kernel",
-                 transposed=True)
-            for part, path in _LINEAR
-        ]  # fmt: skip
+        name, tensor = _OURS[half], f"{stack}.block.{{i}}.layer.{place}"
+        for part, path in _LINEAR:
+            kernel = f"{ours}/{name}_attention/{path}/kernel"
+            lines.append(Name(f"{tensor}.{half}.{part}.weight", kernel, transposed=True))
         if name == "self":
-            lines.append(
-                Name(
-                    f"{stack}.block.0.layer.0.{half}.relative_attention_bias.weight",
-                    f"{stack}_positions/table",
-                )
-            )
+            table = f"{stack}.block.0.layer.0.{half}.relative_attention_bias.weight"
+            lines.append(Name(table, f"{stack}_positions/table"))
         around = f"{ours}/around_{name}/normalisation/scale"
-        lines.append(Name(f"{tensor}.{place}.layer_norm.weight", around))
-    place = len(_HALVES[stack])
+        lines.append(Name(f"{tensor}.layer_norm.weight", around))
+    tensor = f"{stack}.block.{{i}}.layer.{len(_HALVES[stack])}"
     inner = (("wi_0", "gate"), ("wi_1", "inner"), ("wi", "inner"), ("wo", "outer"))
     for part, path in inner:
-        required = f"{ours}/feed_forward/gate/kernel" if part.startswith("wi_") else ""
-        lines.append(
-            Name(
-                f"{tensor}.{place}.DenseReluDense.{part}.weight",
-                f"{ours}/feed_forward/{path}/kernel",
-                transposed=True,
-                required=required,
-            )
-        )
+        required = f"{forward}/gate/kernel" if part.startswith("wi_") else ""
+        name = f"{tensor}.DenseReluDense.{part}.weight"
+        lines.append(Name(name, f"{forward}/{path}/kernel", transposed=True, required=required))
     around = f"{ours}/around_feed_forward/normalisation/scale"
-    lines.append(Name(f"{tensor}.{place}.layer_norm.weight", around))
+    lines.append(Name(f"{tensor}.layer_norm.weight", around))
     return [*lines, Name(f"{stack}.final_layer_norm.weight", f"top_{stack}/scale")]
 
 

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+from typing import Any
 
 import pytest
 
@@ -38,38 +39,29 @@ def test_bars_reach_from_the_lower_to_the_upper_end(tmp_path: pathlib.Path) -> N
     assert rows[1] > 5 * rows[0]
 
 
+def records(*rows: tuple[str, int | None, str, float]) -> list[dict[str, Any]]:
+    """Costs of parts, as a table of ablations has them."""
+    return [dict(zip(("place", "head", "kind", "cost"), row, strict=True)) for row in rows]
+
+
+def texts_of(picture: pathlib.Path) -> str:
+    """The texts of an SVG, in their order."""
+    return " ".join(re.findall("<!-- (.*?) -->", picture.read_text()))
+
+
 def test_costs_of_heads_are_cells_with_their_numbers(tmp_path: pathlib.Path) -> None:
     """Layers may have other numbers of heads; the scale is that of heads, whatever a layer costs."""
-    costs = [
-        {
-            "place": f"{place}/{'layer' if head is None else 'heads'}",
-            "head": head,
-            "kind": kind,
-            "cost": cost,
-        }
-        for kind, place, head, cost in (
-            ("zero", "first/attention", 0, 0.25),
-            ("mean", "first/attention", 0, 77.0),
-            ("zero", "first/attention", None, 33.0),
-            ("zero", "second/attention", 0, 0.0),
-            ("zero", "second/attention", 1, -0.25),
-        )
-    ]
+    costs = records(
+        ("first/attention/heads", 0, "zero", 0.25),
+        ("first/attention/heads", 0, "mean", 77.0),
+        ("first/attention/layer", None, "zero", 33.0),
+        ("second/attention/heads", 0, "zero", 0.0),
+        ("second/attention/heads", 1, "zero", -0.25),
+    )
     save_costs(tmp_path / "costs.svg", costs, title="costs")
-    text = (tmp_path / "costs.svg").read_text()
-    words = re.findall("<!-- (.*?) -->", text)
-    assert words == [
-        "0",
-        "1",
-        "layer",
-        "first/attention",
-        "second/attention",
-        "0.25",
-        "33.00",
-        "0.00",
-        "-0.25",
-        "costs",
-    ]
+    numbers = "0.25 33.00 0.00 -0.25"
+    expected = f"0 1 layer first/attention second/attention {numbers} costs"
+    assert texts_of(tmp_path / "costs.svg") == expected
     save_costs(tmp_path / "costs.png", costs)
     picture = pixels(tmp_path / "costs.png")
     dark_red, dark_blue = (0x67 / 255, 0, 0x1F / 255), (0x05 / 255, 0x30 / 255, 0x61 / 255)
@@ -81,14 +73,10 @@ def test_costs_of_heads_are_cells_with_their_numbers(tmp_path: pathlib.Path) -> 
 def test_costs_that_are_infinite_have_no_number_and_tiny_ones_few_digits(
     tmp_path: pathlib.Path,
 ) -> None:
-    costs = [
-        {"place": f"first/{kind}", "head": head, "kind": "zero", "cost": cost}
-        for kind, head, cost in (
-            ("heads", 0, float("inf")),
-            ("heads", 1, 3e-9),
-            ("layer", None, 1.5),
-        )
-    ]
+    costs = records(
+        ("first/heads", 0, "zero", float("inf")),
+        ("first/heads", 1, "zero", 3e-9),
+        ("first/layer", None, "zero", 1.5),
+    )
     save_costs(tmp_path / "costs.svg", costs)
-    words = re.findall("<!-- (.*?) -->", (tmp_path / "costs.svg").read_text())
-    assert words == ["0", "1", "layer", "first", "0.0000", "1.5000"]
+    assert texts_of(tmp_path / "costs.svg") == "0 1 layer first 0.0000 1.5000"

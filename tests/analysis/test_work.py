@@ -89,27 +89,6 @@ def test_a_branch_counts_by_its_dearest_side() -> None:
     assert flops(either, jnp.array(True), X, W) == near(9 * ONE)
 
 
-def test_a_loop_counts_like_its_unrolled_program() -> None:
-    def body(carry: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        carry = jnp.tanh(carry @ W + x)
-        return carry, carry.sum()
-
-    def loop(unroll: bool) -> Any:
-        def loss(w: jax.Array, xs: jax.Array) -> jax.Array:
-            carry, total = jnp.zeros((ROWS, WIDTH)) + w[0], 0.0
-            if unroll:
-                for x in xs:
-                    carry, one = body(carry @ w, x)
-                    total += one
-                return total
-            return jax.lax.scan(lambda carry, x: body(carry @ w, x), carry, xs)[1].sum()
-
-        return jax.grad(loss)
-
-    xs = jnp.ones((LENGTH, ROWS, WIDTH))
-    assert flops(loop(False), W, xs) == pytest.approx(flops(loop(True), W, xs), rel=0.02)
-
-
 def test_running_sums_are_said_to_be_counted_too_dearly() -> None:
     """XLA takes n - 1 for each number of a sum, a program 2; in a loop as often as it runs."""
     found = work(lambda x: jnp.cumsum(x, axis=1), X)

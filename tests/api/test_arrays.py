@@ -22,8 +22,7 @@ def test_a_name_and_fields_make_modules_of_any_width() -> None:
     module = made(width=6)
     assert isinstance(module, MultiHead) and (module.heads, module.width) == (2, 6)
     assert made(width=8, name="look").name == "look"
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 6)), jnp.float32)
-    attended = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), x, x)[0])
+    attended = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), X, X)[0])
     assert attended.context.shape == (2, 5, 6)
     own = attnlab.mechanism("attnlab.attention.mechanisms.multihead:MultiHead", heads=2)
     assert own(width=6).heads == 2

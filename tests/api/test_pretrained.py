@@ -13,10 +13,9 @@ import attnlab
 from attnlab.errors import UserError
 from attnlab.records.attempts import reopen
 from attnlab.tasks.pretrained import _fingerprint, _hash_run
-from attnlab.weights.names import flat
 from tests.commands.tiny import refused, run_command, train
 from tests.data.test_tokenizer import byte_level
-from tests.weights import models, rule
+from tests.weights import models
 
 SIZE = 290  # ids of the tokenizer
 
@@ -24,14 +23,7 @@ SIZE = 290  # ids of the tokenizer
 def with_tokenizer(folder: Path, name: str = "gpt2") -> Path:
     """A golden model with a table of as many rows as a tokenizer has ids, and that tokenizer."""
     byte_level(folder)
-    told = models.described(name)
-    ids = {"vocab_size": SIZE, "bos_token_id": 0, "eos_token_id": 0}
-    (folder / "config.json").write_text(json.dumps({**told["config"], **ids}))
-    rows = told["config"]["vocab_size"]
-    shapes = {key: [{rows: SIZE}.get(n, n) for n in shape] for key, shape in told["shapes"].items()}
-    tensors = {key: rule.parameter(key, shape) for key, shape in shapes.items()}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
+    return models.folder(name, folder, vocab_size=SIZE, bos_token_id=0, eos_token_id=0)
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +87,7 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
         file.name for file in files
     }
     before, after = (load_file(one / "model.safetensors") for one in (folder, tmp_path / "out"))
-    assert before.keys() == after.keys()
-    assert all(np.array_equal(before[key], after[key]) for key in before)
+    np.testing.assert_equal(after, before)
     config, tokenizer = (
         json.loads((tmp_path / "out" / one).read_text())
         for one in ("config.json", "tokenizer.json")
@@ -174,8 +165,7 @@ def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
     assert trained("same", "system.width=6", begins, "schedule.peak=1e-30") == 0
     assert trained("wider", "system.width=8", begins, "pretrained.take=matching") == 0
     first, same = (attnlab.load(tmp_path / name).params for name in ("first", "same"))
-    for path, one in flat(first).items():
-        np.testing.assert_array_equal(flat(same)[path], one, err_msg=path)
+    jax.tree.map(np.testing.assert_array_equal, same, first)
     told = json.loads((tmp_path / "wider" / "pretrained.json").read_text())
     assert told["kept"] == ["embed/embedding", "out/bias"]
     more = ["system.width=6", begins, "schedule.peak=1e-30"]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -11,7 +12,6 @@ from safetensors.numpy import load_file
 import attnlab
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
-from attnlab.weights.names import flat
 from tests.commands.tiny import run_command, train
 from tests.weights import pair_folders
 
@@ -52,9 +52,7 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
     assert sides == {"encoder", "decoder"}
     attnlab.save_pretrained(run, tmp_path / "out")
     before, after = (load_file(tmp_path / one / "model.safetensors") for one in ("in", "out"))
-    assert before.keys() == after.keys()
-    for key, one in before.items():
-        np.testing.assert_array_equal(one, after[key])
+    np.testing.assert_equal(after, before)
     told, ours = (json.loads((tmp_path / one / "config.json").read_text()) for one in ("in", "out"))
     ids = ("vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id", "bos_token_id")
     assert {key: told.get(key) for key in ids} == {key: ours[key] for key in ids}
@@ -74,10 +72,7 @@ def test_tune_export(tmp_path: Path) -> None:
     ended = run_command(["export", str(workdir), "--to=transformers", f"--out={tmp_path / 'out'}"])
     assert "transformers.T5ForConditionalGeneration" in ended.out
     again = attnlab.load_pretrained(tmp_path / "out", SMALL)
-    tuned, read = (flat(one.params) for one in (attnlab.load(workdir), again))
-    assert tuned.keys() == read.keys()
-    for path, one in tuned.items():
-        np.testing.assert_array_equal(one, read[path], err_msg=path)
+    jax.tree.map(np.testing.assert_array_equal, again.params, attnlab.load(workdir).params)
 
 
 def test_two_vocabularies_are_no_folder(tmp_path: Path) -> None:

@@ -140,16 +140,3 @@ def prefix_model() -> PrefixModel:
 def endless_model() -> PrefixModel:
     """A prefix model that (almost) never ends."""
     return PrefixModel(eos=-60.0)
-
-
-@pytest.fixture
-def trap() -> MarkovModel:
-    """First token .6 / .4; best continuations .3 / .9: greedy finds .18, the best sequence has
-    .36.
-    """
-    table = np.zeros((9, 9))
-    table[BOS, [3, 4]] = 0.6, 0.4
-    table[3, [5, 6, 7, 8]] = 0.3, 0.25, 0.25, 0.2
-    table[4, [5, 6]] = 0.9, 0.1
-    table[5:, EOS] = 1.0
-    return MarkovModel(table)

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.data.vocabulary import Special
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.beam import beam_search
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import keep_likely
 from tests.decoding.conftest import sample
 from tests.decoding.conftest import unrolled as greedy
 
@@ -69,19 +68,20 @@ def test_the_end_is_what_is_left() -> None:
     assert (best(2), best(1)) == (EOS, 4)
 
 
-def test_the_end_of_a_text_before_is_no_reason_not_to_end() -> None:
-    """A stream begins with the end of the text before: the end may be written all the same."""
-    rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[EOS, 3]]))
-    actual = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.zeros((1, 3), int), t))(0))
-    assert np.isfinite(actual[0]).tolist() == [True, True, True, False, True]
-
-
-def test_other_special_ids() -> None:
-    """A vocabulary with its padding at the end: what is padding is no token that has occurred."""
-    special = Special(pad=4, bos=3, eos=0, unk=None)
-    rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[1, 4]]), special=special)
-    actual = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.full((1, 3), 4), t))(0))
-    assert np.isfinite(actual[0]).tolist() == [True, False, True, True, True]
+@pytest.mark.parametrize(
+    ("prompt", "special", "forbidden"),
+    [([EOS, 3], OURS, 3), ([1, 4], Special(pad=4, bos=3, eos=0, unk=None), 1)],
+)
+def test_ends_and_padding_are_no_tokens_that_have_occurred(
+    prompt: list[int], special: Special, forbidden: int
+) -> None:
+    """A stream begins with the end of the text before, which may be written all the same; a
+    vocabulary has its padding at the end.
+    """
+    rules = Rules(no_repeat_ngram=1, prompt=jnp.array([prompt]), special=special)
+    written = jnp.full((1, 3), special.pad)
+    actual = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), written, t))(0))
+    assert np.flatnonzero(~np.isfinite(actual[0])).tolist() == [forbidden]
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
@@ -107,10 +107,3 @@ def test_no_method_repeats(run: Any, endless_model: Any, method: str) -> None:
         assert repeats(tokens) == 0
         log_prob = endless_model.rescored(sentence, tokens.tolist())[0]
         assert held.log_probs[row, 0] == pytest.approx(log_prob, abs=1e-3)
-
-
-def test_tokens_that_are_likely_enough() -> None:
-    logits = np.log(np.array([[0.3, 0.05, 0.15, 0.5]], np.float32))
-    for share, ids in {0.0: [0, 1, 2, 3], 0.2: [0, 2, 3], 0.5: [0, 3], 1.0: [3]}.items():
-        left = np.isfinite(np.asarray(keep_likely(logits, share))[0])
-        assert np.flatnonzero(left).tolist() == ids

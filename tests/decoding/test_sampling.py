@@ -3,13 +3,12 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import filter_logits, keep_largest, keep_nucleus
+from attnlab.decoding.sampling import filter_logits, keep_largest, keep_likely, keep_nucleus
 from tests.decoding.conftest import MarkovModel, sample
 
 SENTENCES = [0, 1, 2, 3]
@@ -20,19 +19,20 @@ def kept(logits: jax.Array) -> list[int]:
     return np.flatnonzero(np.isfinite(np.asarray(logits)[0])).tolist()
 
 
-@pytest.mark.parametrize(
-    ("p", "ids"), [(0.75, [0, 3]), (0.85, [0, 2, 3]), (1e-6, [3]), (1.0, [0, 1, 2, 3])]
-)
-def test_nucleus_is_the_smallest_prefix(p: float, ids: list[int]) -> None:
-    """Ties go to the lowest id."""
-    assert kept(keep_nucleus(np.log(np.array([[0.3, 0.05, 0.15, 0.5]])), p)) == ids
-    assert kept(keep_nucleus(np.zeros((1, 4)), 0.4)) == [0, 1]
+EVERY = [0, 1, 2, 3]
+FILTERS: list[tuple[Any, list[float], dict[Any, list[int]]]] = [
+    (keep_nucleus, [0.3, 0.05, 0.15, 0.5], {0.75: [0, 3], 0.85: [0, 2, 3], 1e-6: [3], 1.0: EVERY}),
+    (keep_nucleus, [0.25, 0.25, 0.25, 0.25], {0.4: [0, 1]}),  # ties go to the lowest id
+    (keep_largest, [0.3, 0.1, 0.3, 0.3], {0: EVERY, 1: [0, 2, 3], 4: EVERY, 9: EVERY}),  # all ties
+    (keep_largest, [0.2, 0.1, 0.2, 0.5], {1: [3], 2: [0, 2, 3]}),
+    (keep_likely, [0.3, 0.05, 0.15, 0.5], {0.0: EVERY, 0.2: [0, 2, 3], 0.5: [0, 3], 1.0: [3]}),
+]
 
 
-def test_largest_keeps_ties() -> None:
-    every = [0, 1, 2, 3]
-    for k, ids in {0: every, 1: [3], 2: [0, 2, 3], 4: every, 9: every}.items():
-        assert kept(keep_largest(jnp.array([[2.0, 1.0, 2.0, 3.0]]), k)) == ids
+@pytest.mark.parametrize(("keep", "probabilities", "ids"), FILTERS)
+def test_a_filter_leaves_what_it_says(keep: Any, probabilities: Any, ids: Any) -> None:
+    logits = np.log(np.array([probabilities], np.float32))
+    assert {amount: kept(keep(logits, amount)) for amount in ids} == ids
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,3 @@ def test_length_penalty(length: int, alpha: float, value: float) -> None:
 def test_coverage_penalty(coverage: tuple[float, ...], value: float) -> None:
     penalty = jax.jit(coverage_penalty)(np.array(coverage, np.float32), np.ones(3, bool), 0.2)
     assert float(penalty) == pytest.approx(value, abs=1e-3)
-
-
-def test_coverage_leaves_padding_out() -> None:
-    coverage = np.array([[0.5, 0.0], [0.5, 0.0]], np.float32)
-    mask = np.array([[True, False], [True, True]])
-    padded, full = np.asarray(jax.jit(coverage_penalty)(coverage, mask, 1.0))
-    assert padded == pytest.approx(np.log(0.5))
-    assert full == pytest.approx(np.log(0.5) + np.log(1e-6))

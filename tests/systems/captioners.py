@@ -72,7 +72,7 @@ def words(seed: int = 1) -> np.ndarray:
     return target
 
 
-def parameters(system: Captioner, read: np.ndarray, seed: int = 0) -> Any:
+def parameters(system: Captioner, *read: np.ndarray) -> Any:
     """Parameters with no silent path; variances are above 0, and so are most features."""
 
     def rule(path: str, noise: np.ndarray) -> np.ndarray:
@@ -83,7 +83,7 @@ def parameters(system: Captioner, read: np.ndarray, seed: int = 0) -> Any:
             return 1 + 0.3 * noise
         return noise / max(1, np.prod(noise.shape[:-1])) ** 0.5
 
-    return tiny.drawn(system, read, words(), seed=seed, rule=rule)
+    return tiny.drawn(system, *read, rule=rule)
 
 
 @once
@@ -92,7 +92,7 @@ def made(spec: dict[str, Any], of: str = "images") -> tuple[Any, Captioner, Any]
     parameters, those for "images" or for "regions".
     """
     system = make(spec)
-    params = parameters(system, images() if of == "images" else regions())
+    params = parameters(system, images() if of == "images" else regions(), words())
     return tiny.fetched(tiny.bound(system, params)), system, params
 
 
@@ -208,12 +208,6 @@ def check_padding(spec: dict[str, Any]) -> None:
     assert system.over_batch == bool(seen), "over_batch is not what a pass of training leaves"
 
 
-def check_dropout(spec: dict[str, Any]) -> None:
-    """The rate changes nothing without a random stream, and other keys drop other units."""
-    params = parameters(make(spec), images())
-    tiny.check_dropout(spec, params, (images(), words()))
-
-
 def check_learning(spec: dict[str, Any]) -> None:
     """Eight captions can be learnt by heart."""
     rng = np.random.default_rng(0)
@@ -236,7 +230,7 @@ def compared(
         images(),
     )
     read = regions(channels=kept.shape[-1])
-    params = wide(parameters(system, read))
+    params = wide(parameters(system, read, words()))
     with jax.enable_x64(True):
         result = jax.jit(system.apply)({"params": params}, jnp.asarray(wide(read)), words())
     return np.asarray(result), oracle(params, settings, wide(read), words())

@@ -5,7 +5,6 @@ hold to them.
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from attnlab.data.vocabulary import EOS, PAD
@@ -60,13 +59,12 @@ TEXTS: dict[str, tuple[int, ...]] = {
 COMPARED = {name: spec for name, spec in SPECS.items() if "multihead" not in name}
 
 
-def parameters(system: Classifier, texts: int, seed: int = 0) -> Any:
+def parameters(system: Classifier, *texts: np.ndarray) -> Any:
     """Of N(0, 4/rows), large enough for weights to differ. Norms multiply by about 1, or else their
     biases are all that is left.
     """
-    ids = [jnp.ones((1, 2), jnp.int32)] * texts
     scaled = lambda path, noise: 2 * by_rows(noise) + path.endswith("/scale")
-    return drawn(system, *ids, seed=seed, rule=scaled)
+    return drawn(system, *texts, rule=scaled)
 
 
 def batch(texts: int, seed: int = 1) -> list[np.ndarray]:
@@ -88,14 +86,8 @@ def batch(texts: int, seed: int = 1) -> list[np.ndarray]:
 def prepared(spec: dict[str, Any], texts: int) -> tuple[Any, Any, Classifier]:
     """`call(params, *ids)`, compiled; parameters; and the system."""
     system = make(spec)
-    params = parameters(system, texts)
-
-    @jax.jit
-    @jax.default_matmul_precision("highest")  # as the oracles: one program serves all tests
-    def call(params: Any, *ids: Any) -> Any:
-        return system.apply({"params": params}, *ids)
-
-    return call, params, system
+    params = parameters(system, *batch(texts))
+    return tiny.compiled(system), params, system
 
 
 def check_padding(spec: dict[str, Any], texts: int) -> None:
@@ -145,11 +137,6 @@ def check_gradients(spec: dict[str, Any], texts: int) -> None:
     tables = [grad for path, grad in named(grads).items() if path.endswith("embed/embedding")]
     assert len(tables) == 1 or ":" in spec["name"]
     assert all((table[PAD] == 0.0).all() for table in tables)
-
-
-def check_dropout(spec: dict[str, Any], texts: int) -> None:
-    """The rate changes nothing without a random stream, and other keys drop other units."""
-    tiny.check_dropout(spec, parameters(make(spec), texts), batch(texts))
 
 
 def compared(

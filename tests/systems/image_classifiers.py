@@ -7,8 +7,9 @@ import numpy as np
 from attnlab.systems.vision.protocol import ImageClassifier
 from tests.systems.tiny import SIZES, drawn, make
 
-__all__ = ["CLASSES", "SHAPES", "SPECS", "images", "images_for", "make", "parameters", "shape_of"]
+__all__ = ["CLASSES", "ROWS", "SHAPES", "SPECS", "make", "parameters", "shape_of", "shown"]
 CLASSES = SIZES[ImageClassifier]["classes"]
+ROWS = 3
 _CNN = {"name": "cnn", "widths": (3, 4), "layers": 1, "kernel": 3, "pooling": "max"}
 _RESNET = {
     "name": "resnet",
@@ -70,16 +71,10 @@ def shape_of(spec: dict[str, Any]) -> tuple[int, int, int]:
     return SHAPES.get(spec["name"], usual)
 
 
-def images(side: int = 8, rows: int = 2, seed: int = 1, wider: int = 1) -> np.ndarray:
-    """[rows,side,side + wider,3], float32."""
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(rows, side, side + wider, 3)).astype(np.float32)
-
-
-def images_for(spec: dict[str, Any]) -> np.ndarray:
-    """Two of `shape_of`."""
-    height, width, _ = shape_of(spec)
-    return images(height, wider=width - height)
+def shown(spec: dict[str, Any], rows: int = ROWS) -> np.ndarray:
+    """Images [rows,H,W,C'] of a shape that a system reads, float32."""
+    noise = np.random.default_rng(1).normal(size=(rows, *shape_of(spec)))
+    return noise.astype(np.float32)
 
 
 def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:

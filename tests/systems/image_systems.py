@@ -11,9 +11,8 @@ import numpy as np
 
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems.vision.protocol import Detected, Detector, PixelClassifier
-from tests.systems import tiny
 from tests.systems.checks import SILENT, check_heard
-from tests.systems.image_classifiers import CLASSES, SHAPES, parameters, shape_of
+from tests.systems.image_classifiers import CLASSES, ROWS, SHAPES, parameters, shape_of, shown
 from tests.systems.image_classifiers import SPECS as OF_IMAGES
 from tests.systems.tiny import entropy_of, fitted, make, once, wide
 
@@ -52,13 +51,6 @@ SILENT["glimpses"] = (  # where to look and what to expect learn from losses; on
     *("expected/kernel", "expected/bias", "location/kernel", "location/bias"),
     *("where/kernel", "core/cell/gates", "core/cell/candidate"),
 )
-ROWS = 3
-
-
-def shown(spec: dict[str, Any], rows: int = ROWS) -> np.ndarray:
-    """[rows,H,W,C'], float32."""
-    noise = np.random.default_rng(1).normal(size=(rows, *shape_of(spec)))
-    return noise.astype(np.float32)
 
 
 def joined(found: Any) -> jax.Array:
@@ -141,11 +133,6 @@ def check_gradients(spec: dict[str, Any]) -> None:
     read = shown(spec)
     draws = [slope(parameters(system, read, seed), read) for seed in (0, 1)]
     check_heard(spec, *draws, least=1e-12)
-
-
-def check_dropout(spec: dict[str, Any]) -> None:
-    """The rate changes nothing without a random stream, and other keys drop other units."""
-    tiny.check_dropout(spec, prepared(spec)[1], [shown(spec)], joined)
 
 
 def check_learning(spec: dict[str, Any]) -> None:

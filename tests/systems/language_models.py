@@ -287,11 +287,6 @@ def check_learning(spec: dict[str, Any]) -> None:
     )
 
 
-def check_dropout(spec: dict[str, Any]) -> None:
-    """The rate changes nothing without a random stream, and other keys drop other units."""
-    tiny.check_dropout(spec, parameters(make(spec)), [batch()])
-
-
 def compared(
     spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
@@ -27,6 +29,7 @@ from attnlab.config.registry import build, fields
 from attnlab.config.schema import TABLES, Node, setting
 from attnlab.config.tree import ConfigNode, complete
 from attnlab.errors import UserError
+from attnlab.layers.norms import STATISTICS
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
@@ -61,6 +64,12 @@ KINDS: Mapping[type[System], Any] = {
     Captioner: captioners,
     vision.VisualAnswerer: visual_answerers,
 }
+FIRST = {
+    spec["name"]: (room, spec)
+    for room in dict.fromkeys(KINDS.values())
+    for spec in reversed(room.SPECS.values())
+}
+"""The room of a system and its first setting, by the system's name."""
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []
 """Of the system of `--system`: the name of each, and what to call."""
@@ -132,12 +141,10 @@ def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
     slots = [
         name
         for name, table in system.parts.items()
-        if table in (MECHANISMS, MIXERS) and name not in chosen
-    ]
-    slots = [
-        name
-        for name in slots
-        if known[name] is not None and not isinstance(known[name], str | Mapping)
+        if table in (MECHANISMS, MIXERS)
+        and name not in chosen
+        and known[name] is not None
+        and not isinstance(known[name], str | Mapping)
     ]
     return (
         [{**chosen, **dict.fromkeys(slots, one)} for one in FILLINGS] if slots else [dict(chosen)]
@@ -189,23 +196,18 @@ def _promises(
     return result
 
 
-def promises(
-    kind: Any, system: Any, oracle: Any, settings: Callable[[Any], Any] | None = None
-) -> Iterator[tuple[str, Callable[..., None]]]:
-    """What every setting of a system is put through, each a function of the setting; `settings`
-    makes of it what the oracle is told, by default the config node with all defaults.
+def promises(kind: Any, system: Any, oracle: Any) -> Iterator[tuple[str, Callable[..., None]]]:
+    """What every setting of a system is put through, each a function of the setting; its oracle is
+    told the config node with all defaults.
     """
-    room, oracle_settings = KINDS[kind], settings or complete_settings
+    room = KINDS[kind]
     yield from room.CHECKS.items()
     if system.needs and kind is Seq2Seq:
         yield "maps", checks.check_maps
     if "dropout" in fields(system):
-        yield "dropout", room.check_dropout
-    yield "the oracle", functools.partial(_equal, room, oracle, oracle_settings)
-    yield (
-        "the oracle reads every parameter",
-        functools.partial(_reads, room, oracle, oracle_settings),
-    )
+        yield "dropout", functools.partial(_drops, room)
+    yield "the oracle", functools.partial(_equal, room, oracle)
+    yield "the oracle reads every parameter", functools.partial(_reads, room, oracle)
 
 
 def check_slots(spec: dict[str, Any]) -> None:
@@ -215,12 +217,28 @@ def check_slots(spec: dict[str, Any]) -> None:
     check_slots_and_shapes(factory, image=image, **sizes)
 
 
-def _equal(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> None:
+def _drops(room: Any, spec: dict[str, Any], texts: int = 0) -> None:
+    """The rate changes nothing without a random stream, and other keys drop other units."""
+    given = read(room, spec, texts)
+    params = room.parameters(room.make(spec), *given)
+    dropping, never = (
+        functools.partial(room.make({**spec, "dropout": rate}).apply, {"params": params}, *given)
+        for rate in (0.5, 0.0)
+    )
+    joined = getattr(room, "joined", np.array)
+    if str(jax.make_jaxpr(dropping)()) != str(jax.make_jaxpr(never)()):
+        np.testing.assert_array_equal(joined(jax.jit(dropping)()), joined(jax.jit(never)()))
+    run = jax.jit(lambda key: dropping(rngs={"dropout": key}, mutable=[STATISTICS])[0])
+    one, other = (joined(run(jax.random.key(seed, impl="rbg"))) for seed in (0, 1))
+    assert np.abs(one - other).max() > 1e-3
+
+
+def _equal(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
     """The system computes what its oracle computes."""
-    tiny.check_equal(*_both_logits(room.compared, oracle, settings, spec, **of))
+    tiny.check_equal(*_both_logits(room.compared, oracle, spec, **of))
 
 
-def _reads(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> None:
+def _reads(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
     """No array of parameters is left out of the oracle."""
     calls: list[tuple[Any, ...]] = []
 
@@ -228,14 +246,14 @@ def _reads(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: in
         calls.append(given)
         return oracle(*given)
 
-    _both_logits(room.compared, oracle and noted, settings, spec, **of)
+    _both_logits(room.compared, oracle and noted, spec, **of)
     params, *given = calls[0]
     by = 1.0 if room is checks else 0.1  # weights of attention may be nearly even at first
     silent = checks.SILENT.get(spec["name"], ())
     tiny.check_every_parameter_is_read(lambda params: oracle(params, *given), params, by, silent)
 
 
-def _both_logits(compared: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> Any:
+def _both_logits(compared: Any, oracle: Any, spec: dict[str, Any], **of: int) -> Any:
     """Logits of the system and of the oracle; skips the test where there is none, or none for this
     setting.
     """
@@ -245,6 +263,6 @@ def _both_logits(compared: Any, oracle: Any, settings: Any, spec: dict[str, Any]
             " `oracle` beside the system"
         )
     try:
-        return compared(spec, oracle, settings(spec), **of)
+        return compared(spec, oracle, complete_settings(spec), **of)
     except NotImplementedError as error:
         pytest.skip(f"the oracle leaves this setting out: {error}")

@@ -140,21 +140,21 @@ def check_slots_and_shapes(
         watched[slot] = _every(factory.keywords[slot], note, need, stepping)
     system = _rebound(factory, factory.func, **watched)(**sizes)
     shown = jax.ShapeDtypeStruct((ROWS, *(image or (16, 16, 3))), jnp.float32)
-    kinds: dict[Any, Callable[[], None]] = {
-        Seq2Seq: lambda: _decodes(system, _ids(ROWS, 6), stepping),
-        LanguageModel: lambda: _continues(system, stepping),
-        Classifier: lambda: _classifies(system),
-        TokenClassifier: lambda: _labels(system),
-        Captioner: lambda: _decodes(system, _images(8, 12), stepping),
-        vision.VisualAnswerer: lambda: _answers(system),
-        **dict.fromkeys(
-            (vision.ImageClassifier, vision.PixelClassifier, vision.Detector),
-            lambda: _sees(system, shown),
-        ),
-    }
-    for kind, check in kinds.items():
-        if isinstance(system, kind):
-            check()
+    match system:
+        case Seq2Seq():
+            _decodes(system, _ids(ROWS, 6), stepping)
+        case Captioner():
+            _decodes(system, _images(8, 12), stepping)
+        case LanguageModel():
+            _continues(system, stepping)
+        case Classifier():
+            _classifies(system)
+        case TokenClassifier():
+            _labels(system)
+        case vision.VisualAnswerer():
+            _answers(system)
+        case _:
+            _sees(system, shown)
     assert not wrong, "; ".join(sorted(wrong))
     assert read == set(needs), f"slots that nothing asks: {sorted(set(needs) - read)}"
 

@@ -9,7 +9,7 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.systems.protocol import GLIMPSES as LOOKED
 from attnlab.systems.vision.glimpses import coverage, patches, squares
 from tests.rounding import assert_close
-from tests.systems.image_classifiers import SPECS, images, make, parameters
+from tests.systems.image_classifiers import SPECS, make, parameters, shown
 
 GLIMPSES, ASIDE = SPECS["glimpses"], [LOOKED, SAMPLES]
 
@@ -37,7 +37,7 @@ def test_squares_are_where_patches_look() -> None:
 
 
 def test_glimpses_are_drawn_over_the_image() -> None:
-    system, read = make(GLIMPSES), images(rows=1)
+    system, read = make(GLIMPSES), shown(GLIMPSES, 1)
     look = jax.jit(lambda params: system.apply({"params": params}, read, mutable=[LOOKED])[1])
     left = look(parameters(system, read))
     weights, rows = system.overlaid(left, 8, 9)["glimpses"]
@@ -47,7 +47,7 @@ def test_glimpses_are_drawn_over_the_image() -> None:
 
 def test_locations_are_drawn_by_the_stream_alone_and_around_the_mean() -> None:
     """Without the stream every pass looks at the same places, the first of them the middle."""
-    system, read = make(GLIMPSES), images()
+    system, read = make(GLIMPSES), shown(GLIMPSES, 2)
     params = parameters(system, read)
 
     def look(params: Any, key: Any) -> Any:
@@ -75,7 +75,7 @@ def test_locations_are_drawn_by_the_stream_alone_and_around_the_mean() -> None:
 
 def test_decisions_train_the_layer_of_locations_alone() -> None:
     """What is drawn is a constant, and the state behind it is left to the labels."""
-    system, read = make(GLIMPSES), images()
+    system, read = make(GLIMPSES), shown(GLIMPSES, 2)
     params = parameters(system, read)
 
     @jax.jit

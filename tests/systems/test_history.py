@@ -1,5 +1,6 @@
 """Decoders carry what looks leave to the next look: feeding word by word gives the full pass, with one
-part that looks back for each way that a decoder takes. That each slot is handed what it declares is in
+part that looks back for each way that a decoder takes, and with heads over the tape of shallow
+fusion. That each slot is handed what it declares is in
 `slots.py`, what the parts make of it in `tests/attention/test_history.py`.
 """
 
@@ -27,6 +28,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "in every layer": ("transformer", {"cross_attention": HEADS}),
     "in the cell": ("lstmn_seq2seq", {"fusion": "deep", "inter_attention": single(COVERAGE)}),
     "in convolutions": ("convs2s", {"attention": single(COVERAGE)}),
+    "behind both sequences": (
+        "lstmn_seq2seq",
+        {"fusion": "shallow", "inter_attention": {"name": "multihead", "heads": 2}},
+    ),
 }
 DEFAULT = ("a look before the cell", "beside a coverage of its own")
 

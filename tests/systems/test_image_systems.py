@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from attnlab.layers.norms import STATISTICS
-from tests.systems.image_classifiers import SPECS, images, make, parameters
+from tests.systems.image_classifiers import SPECS, make, parameters, shown
 from tests.systems.image_systems import DETECTORS, OF_PIXELS, check_padding
 
 
@@ -13,7 +13,7 @@ def test_statistics_are_those_of_the_images_and_not_of_padding() -> None:
     them nor logits.
     """
     check_padding(SPECS["cnn"])
-    system, read = make(SPECS["cnn"]), images(rows=3)
+    system, read = make(SPECS["cnn"]), shown(SPECS["cnn"])
     params = parameters(system, read)
     run = jax.jit(lambda params: system.apply({"params": params}, read, mutable=[STATISTICS])[1])
     seen = run(params)

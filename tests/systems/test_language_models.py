@@ -1,6 +1,5 @@
 """Language models beyond what their oracles hold: maps, what cannot write, and what windows keep."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -8,9 +7,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
-from attnlab.errors import UserError
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.models import system_factory
 from attnlab.training.drawing import first_params
@@ -62,68 +59,10 @@ def test_published_starts() -> None:
     assert "kernel" not in parameters(make(SPECS["lstm_lm-shared"]))["out"]
 
 
-class Cacheless(MultiHead):
-    """Cannot grow its memory."""
-
-    capabilities = dataclasses.replace(MultiHead.capabilities, cache=False)
-
-
-class BothWays(MultiHead):
-    """Sees later keys, whatever the view says."""
-
-    capabilities = dataclasses.replace(
-        MultiHead.capabilities, directions=frozenset({"bidirectional"})
-    )
-
-
-def test_what_cannot_write_is_told_before_anything_is_read() -> None:
-    here = f"{__name__}:"
-    for change, message in (
-        ({"name": "encoder"}, "system=encoder: .*decoder, .*; it reads whole texts, both ways"),
-        ({"name": "bilstm_tagger"}, "system=bilstm_tagger: .*and writes none"),
-        (
-            {**SPECS["decoder"], "attention": {"name": f"{here}Cacheless"}},
-            "Cacheless does not support cached decoding; choose a mechanism with cache=True",
-        ),
-        (
-            {**SPECS["decoder"], "attention": {"name": f"{here}BothWays"}},
-            "BothWays does not support the direction 'causal'",
-        ),
-    ):
-        with pytest.raises(UserError, match=message) as caught:
-            system_factory(ConfigDict({"system": change}), LanguageModel)
-        assert "\n" not in str(caught.value)
-
-
-def test_a_window_asks_a_decoders_mechanism_for_it() -> None:
-    recurrent, near = SPECS["decoder-recurrent"], {"name": "window", "width": 2}
-    some = {"name": "by_layer", "one": {"name": "full"}, "other": near}
-    heads = {"name": "multihead", "heads": 2}
-    both = {"name": "by_layer", "one": recurrent["attention"], "other": heads}
-    for change, where in (
-        ({"visibility": near}, r"system.attention=recurrent: .* visibility of its own"),
-        ({"visibility": some}, r"system.attention=recurrent: .* visibility of its own"),
-        ({"visibility": {**some, "pattern": ("other",)}, "attention": both}, "attention.one=recur"),
-        ({"visibility": {**some, "pattern": ()}}, "by_layer: pattern=.*one layer"),
-        ({"visibility": {"name": "any_of", "one": some, "other": near}}, "stands for the parts"),
-    ):
-        config = ConfigDict({"system": {**recurrent, **change}})
-        with pytest.raises(UserError, match=where):
-            system_factory(config, LanguageModel)
-    system_factory(
-        ConfigDict({"system": {**recurrent, "visibility": some, "attention": both}}), LanguageModel
-    )
-
-
 def test_layers_with_a_window_keep_what_the_window_holds() -> None:
     """Whatever is decoded; the others keep the text."""
-    node = {
-        **SPECS["decoder-recurrent"],
-        "layers": 3,
-        "attention": {"name": "multihead", "heads": 2},
-    }
+    node = {**SPECS["decoder"], "layers": 3, "positions": {"name": "none"}}
     near = {"name": "window", "width": 5}
-    node |= {"positions": {"name": "none"}}
     node["visibility"] = {"name": "by_layer", "one": near, "other": {"name": "full"}}
     system: Any = system_factory(ConfigDict({"system": node}), LanguageModel)(vocabulary=9)
     params = jax.eval_shape(system.init, jax.random.key(0), np.ones((1, 2), np.int32))

@@ -16,7 +16,7 @@ from attnlab.systems import SYSTEMS
 from attnlab.tasks.maps import maps_of, recorded
 from tests.layers.test_sensitivity import differences
 from tests.systems import classifiers, image_systems, language_models, visual_answerers
-from tests.systems.own import KINDS, read
+from tests.systems.own import FIRST, read
 from tests.systems.tiny import by_rows, drawn, make, seldom, wide
 
 READERS = {
@@ -82,8 +82,7 @@ def test_maps_lie_between_what_they_name(name: str) -> None:
     """A row for each look, hop or head; a text without a token is looked at nowhere."""
     room, sides = SIDES[name]
     system, given = make(room.SPECS[name]), read(room, room.SPECS[name], 2)
-    beside = {classifiers: (2,), image_systems: given}.get(room, ())
-    params = room.parameters(system, *beside)
+    params = room.parameters(system, *given)
     look = jax.jit(functools.partial(system.apply, mutable=[MAPS]))
     maps = system.maps(look({"params": params}, *given)[1].get(MAPS, {}))
     assert {key: (one.rows, one.columns) for key, one in maps.items()} == sides
@@ -112,8 +111,7 @@ def test_maps_lie_between_what_they_name(name: str) -> None:
 
 def one_row(name: str) -> tuple[Any, Any, list[np.ndarray]]:
     """The first setting of a system, tiny; its parameters; and one row of what it reads."""
-    rooms: set[Any] = set(KINDS.values())
-    room, spec = next((r, s) for r in rooms for s in r.SPECS.values() if s["name"] == name)
+    room, spec = FIRST[name]
     texts = max(SYSTEMS.resolve(name).texts) if room is classifiers else 0
     rows = [x[1:2] for x in read(room, spec, texts)]
     system = make(spec)

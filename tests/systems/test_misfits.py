@@ -2,14 +2,17 @@
 and names the field to change.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.models import system_factory
 from tests.systems import (
     captioners,
@@ -17,6 +20,7 @@ from tests.systems import (
     classifiers,
     image_systems,
     language_models,
+    test_visibility,
     visual_answerers,
 )
 from tests.systems.own import read
@@ -26,6 +30,15 @@ from tests.test_lengths import check_refused
 _KEY_VALUE = {"name": "key_value"}
 _KEYED = {"attention": _KEY_VALUE}
 _HEADS = {"name": "multihead", "heads": 2}
+_NEAR = {"name": "window", "width": 2}
+_SOME = {"name": "by_layer", "one": {"name": "full"}, "other": _NEAR}
+_HYBRID = language_models.SPECS["decoder-hybrid"]["attention"]  # of a recurrence and heads
+
+
+class Cacheless(MultiHead):
+    """Cannot grow its memory."""
+
+    capabilities = dataclasses.replace(MultiHead.capabilities, cache=False)
 
 
 def single(**parts: Any) -> dict[str, Any]:
@@ -77,6 +90,24 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
         "a cap is at least 0": {"logit_cap": -1.0},
         "positions and words share a width of 8": {"position_width": 8},
         "but system.positions=none": {"position_width": 2, "positions": {"name": "none"}},
+        "Cacheless does not support cached decoding; choose a mechanism with cache=True": {
+            "attention": {"name": f"{__name__}:Cacheless"}
+        },
+        "Forward does not support the direction 'causal'": {
+            "attention": {"name": f"{test_visibility.__name__}:Forward"}
+        },
+    },
+    (language_models, "decoder-recurrent"): {
+        "system.attention=recurrent: .* visibility of its own; choose 'full'": {
+            "visibility": _NEAR
+        },
+        "system.attention=recurrent: .* visibility of its own": {"visibility": _SOME},
+        "attention.one=recur": {
+            "visibility": {**_SOME, "pattern": ("other",)},
+            "attention": _HYBRID,
+        },
+        "by_layer: pattern=.*one layer": {"visibility": {**_SOME, "pattern": ()}},
+        "stands for the parts": {"visibility": {"name": "any_of", "one": _SOME, "other": _NEAR}},
     },
     (classifiers, "lstmn_pair-deep"): {
         "inter_attention.*: KeyValue does not support values apart from keys": {
@@ -175,6 +206,24 @@ def test_fields_that_fit_no_system(room: Any, setting: str) -> None:
             system = factory(**SIZES[kind])
             jax.eval_shape(system.init, jax.random.key(0), *read(room, spec))
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("encoder", "system=encoder: .*decoder, .*; it reads whole texts, both ways"),
+        ("bilstm_tagger", "system=bilstm_tagger: .*and writes none"),
+    ],
+)
+def test_what_cannot_write_is_told_before_anything_is_read(name: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        system_factory(ConfigDict({"system": {"name": name}}), LanguageModel)
+    assert "\n" not in str(caught.value)
+
+
+def test_layers_without_attention_need_no_window_where_others_have_one() -> None:
+    spec = {**language_models.SPECS["decoder-hybrid"], "visibility": _SOME}
+    assert system_factory(ConfigDict({"system": spec}), LanguageModel)
 
 
 WINDOWS = r"system.attention.alignment: the windows of local_m .* set system.order='plain'"

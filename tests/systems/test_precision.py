@@ -10,15 +10,8 @@ import numpy as np
 import pytest
 
 from attnlab.systems import SYSTEMS
-from tests.systems.own import KINDS, read
+from tests.systems.own import FIRST, read
 from tests.systems.tiny import make, seldom
-
-FIRST = {
-    spec["name"]: (room, spec)
-    for room in reversed(list(dict.fromkeys(KINDS.values())))
-    for spec in reversed(room.SPECS.values())
-}
-
 
 DEFAULT = ("gnmt", "bert", "top_down")
 

@@ -20,13 +20,6 @@ def heads(number: int, **fields: Any) -> dict[str, Any]:
     return {"name": "multihead", "heads": number, **fields}
 
 
-def stacks(
-    itself: dict[str, Any], cross: dict[str, Any] | None = None, **sizes: Any
-) -> dict[str, Any]:
-    slots = {"encoder_attention": itself, "decoder_attention": itself}
-    return {"name": "transformer", **slots, "cross_attention": cross or itself, **sizes}
-
-
 def pairs(vocabulary: int, target: int = 0) -> dict[str, int]:
     return {"source_vocabulary": vocabulary, "target_vocabulary": target or vocabulary}
 
@@ -51,14 +44,10 @@ def published(name: str) -> dict[str, Any]:
     return configs.to_dict(configs.load(f"configs/text_to_text.py:{name}").system)
 
 
-_LOOKS = heads(32, head_width=128, score="dot")
-_T5 = stacks(
-    {**_LOOKS, "positions": {"name": "t5", "buckets": 32, "max_distance": 128}},
-    _LOOKS,
-    **{"width": 1024, "layers": 24, "hidden": 16384, "norm": "pre", "normalisation": "rms_norm"},
-    **{"feed_forward": {"name": "relu", "bias": False}, "positions": "none"},
-    **{"scaled_embedding": False, "share_positions": True},
-)
+SLOTS = ("encoder_attention", "decoder_attention", "cross_attention")
+_T5 = published("t5_small")
+_T5_3B = {slot: {**_T5[slot], "heads": 32, "head_width": 128} for slot in SLOTS}
+_T5_3B |= {"width": 1024, "layers": 24, "hidden": 16384}
 _BASE = {"width": 512, "layers": 6, "hidden": 2048, "norm": "post", "positions": "sinusoidal"}
 _PAIR = (IDS, IDS)
 _IMAGENET, _CIFAR = ({"classes": number} for number in (1000, 10))
@@ -71,10 +60,15 @@ def image(side: int) -> tuple[Any, ...]:
 
 COUNTS: dict[str, tuple[dict[str, Any], dict[str, int], Any, int]] = {
     # "63M computed"
-    "Transformer base": (stacks(heads(8), **_BASE), pairs(37000), _PAIR, 63_045_632),
+    "Transformer base": (
+        {"name": "transformer", **dict.fromkeys(SLOTS, heads(8)), **_BASE},
+        pairs(37000),
+        _PAIR,
+        63_045_632,
+    ),
     # where 32 heads of 128 are not its width
-    "T5-3B": (_T5, pairs(32128), _PAIR, 2_851_598_336),
-    "T5 small": (published("t5_small"), pairs(32128), _PAIR, 60_506_624),
+    "T5-3B": ({**_T5, **_T5_3B}, pairs(32128), _PAIR, 2_851_598_336),
+    "T5 small": (_T5, pairs(32128), _PAIR, 60_506_624),
     # and here the bias of its logits too
     "BART base": (published("bart_base"), pairs(50265), _PAIR, 139_420_416 + 50265),
     # "384M", with two vocabularies of its own

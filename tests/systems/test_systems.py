@@ -48,12 +48,6 @@ LEARNING = ("seq2seq", "ngram_rnn", "encoder", "perceptron", "segmenter")  # by 
 DEAR = ("resnet", "segmenter", "detr", "glimpses")  # oracles that are slow
 
 
-def oracle_settings(spec: dict[str, Any]) -> dict[str, Any]:
-    """What an oracle gets of a setting: all of it, and that heads are two."""
-    t5 = {"t5": (6, 4)} if spec.get("share_positions") else {}
-    return {"heads": 2, **spec, **t5}
-
-
 def texts_of(room: Any, setting: str) -> list[dict[str, int]]:
     """Of classifiers of texts how many are read; else nothing."""
     return [{"texts": n} for n in room.TEXTS[setting]] if room is classifiers else [{}]
@@ -75,7 +69,7 @@ COMPARED = {
 def actual_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of its oracle."""
     room, spec, of = COMPARED[case]
-    return room.compared(spec, ORACLES[spec["name"]], oracle_settings(spec), **of)
+    return room.compared(spec, ORACLES[spec["name"]], spec, **of)
 
 
 QUICK = {room: case for case, (room, _, _) in reversed(COMPARED.items())}.values()
@@ -144,7 +138,7 @@ def cases() -> Iterator[tuple[str, str, Callable[[], None], bool]]:
         system, oracle = SYSTEMS.resolve(spec["name"]), ORACLES[spec["name"]]
         kind, first = kind_of(system), spec["name"] not in known
         known.add(spec["name"])
-        checked = dict(promises(kind, system, oracle, oracle_settings))
+        checked = dict(promises(kind, system, oracle))
         dropped = ["the oracle", *(() if first else ("dropout", READS))]
         dropped += ["causality", "padding"] if setting in BY_ITS_ORACLE else []
         for promise in {*dropped} & {*checked}:

@@ -115,6 +115,17 @@ def bound(system: Any, params: Any) -> Callable[..., Any]:
     return call
 
 
+def compiled(system: Any) -> Callable[..., Any]:
+    """`call(parameters, ..., name=...)` of a system, one program for all tests of a shape."""
+
+    @jax.jit
+    @jax.default_matmul_precision("highest")  # as the oracles
+    def call(params: Any, *read: Any, **beside: Any) -> Any:
+        return system.apply({"params": params}, *read, **beside)
+
+    return call
+
+
 def fetched(call: Callable[..., Any]) -> Callable[..., Any]:
     """What a test takes of the outcome of `call` needs no program."""
     return lambda *arguments, **named: jax.device_get(call(*arguments, **named))
@@ -137,27 +148,6 @@ def named(tree: Any) -> dict[str, np.ndarray]:
         jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
         for path, leaf in leaves
     }
-
-
-def check_dropout(
-    spec: Mapping[str, Any],
-    params: Any,
-    read: Iterable[Any],
-    told: Callable[[Any], Any] = np.array,
-    **sizes: int,
-) -> None:
-    """The rate changes nothing without a random stream, and other keys drop other units; `told`
-    makes one array of what a system says.
-    """
-    dropping, never = (
-        functools.partial(make({**spec, "dropout": rate}, **sizes).apply, {"params": params}, *read)
-        for rate in (0.5, 0.0)
-    )
-    if str(jax.make_jaxpr(dropping)()) != str(jax.make_jaxpr(never)()):
-        np.testing.assert_array_equal(told(jax.jit(dropping)()), told(jax.jit(never)()))
-    run = jax.jit(lambda key: dropping(rngs={"dropout": key}, mutable=[STATISTICS])[0])
-    one, other = (told(run(jax.random.key(seed, impl="rbg"))) for seed in (0, 1))
-    assert np.abs(one - other).max() > 1e-3
 
 
 def fitted(

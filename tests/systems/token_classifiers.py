@@ -79,10 +79,10 @@ def _tied(spec: dict[str, Any]) -> bool:
     return spec.get("head", "tied" if spec["name"] == "bert" else "linear") == "tied"
 
 
-def parameters(system: TokenClassifier, seed: int = 0) -> Any:
+def parameters(system: TokenClassifier, *arguments: Any) -> Any:
     """Of N(0, 1/rows); norms multiply by about 1."""
     scaled = lambda path, noise: by_rows(noise) + path.endswith("/scale")
-    return drawn(system, jnp.ones((1, 2), jnp.int32), seed=seed, rule=scaled)
+    return drawn(system, *(arguments or [jnp.ones((1, 2), jnp.int32)]), rule=scaled)
 
 
 def batch(seed: int = 1) -> np.ndarray:
@@ -106,13 +106,7 @@ def prepared(spec: dict[str, Any]) -> tuple[Any, Any, TokenClassifier]:
     """`call(params, tokens, types=..., ...)`, compiled; parameters; and the system."""
     system = make(spec)
     params = parameters(system)
-
-    @jax.jit
-    @jax.default_matmul_precision("highest")  # as the oracles: one program serves all tests
-    def call(params: Any, ids: Any, **beside: Any) -> Any:
-        return system.apply({"params": params}, ids, **beside)
-
-    return call, params, system
+    return tiny.compiled(system), params, system
 
 
 def check_padding(spec: dict[str, Any]) -> None:
@@ -178,12 +172,6 @@ def check_gradients(spec: dict[str, Any]) -> None:
         return jnp.where(real()[..., None], actual**2, 0.0).sum()
 
     check_heard(spec, jax.jit(jax.grad(squared))(params))
-
-
-def check_dropout(spec: dict[str, Any]) -> None:
-    """The rate changes nothing without a random stream, and other keys drop other units."""
-    _, params, system = prepared(spec)
-    tiny.check_dropout(spec, params, [batch()], outputs=system.outputs)
 
 
 def check_learning(spec: dict[str, Any]) -> None:

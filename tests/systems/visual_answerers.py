@@ -10,7 +10,6 @@ import numpy as np
 
 from attnlab.attention.protocol import MAPS
 from attnlab.systems.vision.protocol import VisualAnswerer
-from tests.systems import tiny
 from tests.systems.checks import check_heard
 from tests.systems.classifiers import CLASSES, VOCABULARY
 from tests.systems.classifiers import batch as texts
@@ -57,7 +56,7 @@ def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return images.astype(np.float32), np.pad(texts(1, seed)[0], ((0, 0), (0, 2)))
 
 
-def parameters(system: VisualAnswerer, seed: int = 0) -> Any:
+def parameters(system: VisualAnswerer, *read: np.ndarray) -> Any:
     """Parameters with no silent path; variances and scales are above 0."""
 
     def rule(path: str, noise: np.ndarray) -> np.ndarray:
@@ -66,7 +65,7 @@ def parameters(system: VisualAnswerer, seed: int = 0) -> Any:
             return 0.5 + np.abs(noise)
         return 0.3 * noise if name in ("mean", "bias") else 2 * noise / np.sqrt(noise.shape[0])
 
-    return wide(drawn(system, *batch(), seed=seed, rule=rule))
+    return wide(drawn(system, *read, rule=rule))
 
 
 @once
@@ -86,7 +85,7 @@ def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
             given = wide(params), jnp.asarray(wide(images)), jnp.asarray(questions)
             return jax.device_get(run(*given))
 
-    return call, parameters(system)
+    return call, parameters(system, *batch())
 
 
 @once
@@ -145,11 +144,6 @@ def check_maps(spec: dict[str, Any]) -> None:
         np.testing.assert_allclose(one.weights[:3].sum(axis=-1), 1.0, atol=1e-12, err_msg=name)
         if one.columns == "image" != one.rows:
             assert one.weights.shape[-1] == places, f"{name}: {one.weights.shape}, {places} places"
-
-
-def check_dropout(spec: dict[str, Any]) -> None:
-    """The rate changes nothing without a random stream, and other keys drop other units."""
-    tiny.check_dropout(spec, parameters(make(spec)), batch())
 
 
 def check_learning(spec: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Pretrained
 from attnlab.training.pruning import Keep, prune
 from tests.weights import models
-from tests.weights.systems import shapes_of
+from tests.weights.comparing import shapes_of
 
 
 def beginning(folder: str, shapes: Params) -> InitialWeights:

@@ -2,7 +2,7 @@
 numbers, in one way for every kind of model.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +68,25 @@ def system_of(name: str, folder: Path) -> Any:
     return build(SYSTEMS, node, "system")(**sizes)
 
 
-def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
-    """System, parameters and lines of names of a golden model, whose folder is made at `path`."""
-    folder = models.folder(name, path)
+def system_and_shapes(name: str, folder: Path) -> tuple[Any, Any]:
+    """The system of a golden model in a folder, and the shapes of its parameters."""
     system = system_of(name, folder)
     read = [jnp.zeros((1, 2), jnp.int32)] * (2 if kind_of(name) in ("encoders/", "pairs/") else 1)
     if kind_of(name) == "images/":
         read = [jnp.zeros((1, *models.numbers(name)["images"].shape[1:]))]
-    params = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
+    return system, jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
+
+
+def shapes_of(node: Mapping[str, Any], vocabulary: int) -> Any:
+    """The shapes of the parameters of a language model's node, without an id for padding."""
+    system = build(SYSTEMS, node, "system")(vocabulary=vocabulary, pad_id=-1)
+    return jax.eval_shape(system.init, jax.random.key(0), jnp.zeros((1, 2), jnp.int32))["params"]
+
+
+def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
+    """System, parameters and lines of names of a golden model, whose folder is made at `path`."""
+    folder = models.folder(name, path)
+    system, params = system_and_shapes(name, folder)
     names = weights.names_of(weights.kind_of(folders.settings(folder), name))
     lines = names.lines({key: leaf.shape for key, leaf in flat(params).items()})
     return system, weights.parameters(folder, params), list(lines)

@@ -24,9 +24,13 @@ def numbers(name: str) -> dict[str, np.ndarray]:
         return dict(actual)
 
 
-def tensors(name: str) -> dict[str, np.ndarray]:
-    """The tensors of its file."""
-    return {key: rule.parameter(key, shape) for key, shape in described(name)["shapes"].items()}
+def tensors(name: str, **changes: Any) -> dict[str, np.ndarray]:
+    """The tensors of its file, with `changes` of its config, of which the vocabulary's size counts."""
+    golden = described(name)
+    size = golden["config"].get("vocab_size")
+    sizes = {size: changes.get("vocab_size", size)}
+    shapes = {key: [sizes.get(n, n) for n in shape] for key, shape in golden["shapes"].items()}
+    return {key: rule.parameter(key, shape) for key, shape in shapes.items()}
 
 
 def folder(name: str, path: Path, **changes: Any) -> Path:
@@ -34,5 +38,5 @@ def folder(name: str, path: Path, **changes: Any) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     config = {**described(name)["config"], **changes}
     (path / "config.json").write_text(json.dumps(config))
-    save_file(tensors(name), path / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors(name, **changes), path / "model.safetensors", metadata={"format": "pt"})
     return path

@@ -5,11 +5,10 @@ files; neither torch nor attnlab is needed.
 import json
 from pathlib import Path
 
-from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers import models as kinds
 
-from tests.weights import models, rule
+from tests.weights import models
 
 NAMES = ("gpt2", "llama")
 SIZE = 300  # ids
@@ -26,18 +25,8 @@ TASKS = models.GOLDEN / "scores" / "tasks"
 
 def folder(name: str, path: Path) -> Path:
     """A golden model with a table of as many rows as its tokenizer has ids."""
-    path.mkdir(parents=True, exist_ok=True)
-    described = models.described(name)
     special = ["<|end|>"] if name == "gpt2" else ["<s>", "</s>"]
-    config = {**described["config"], "vocab_size": SIZE, "bos_token_id": 0}
-    config["eos_token_id"] = len(special) - 1
-    (path / "config.json").write_text(json.dumps(config))
-    rows = described["config"]["vocab_size"]
-    shapes = {
-        key: [SIZE if n == rows else n for n in shape] for key, shape in described["shapes"].items()
-    }
-    tensors = {key: rule.parameter(key, shape) for key, shape in shapes.items()}
-    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    models.folder(name, path, vocab_size=SIZE, bos_token_id=0, eos_token_id=len(special) - 1)
     tokenizer = Tokenizer(kinds.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

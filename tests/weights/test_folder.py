@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -17,12 +18,12 @@ from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import flat, nested
 from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import models
-from tests.weights.systems import shapes_of
+from tests.weights.comparing import shapes_of, system_and_shapes
 
 
 def wanted(name: str, folder: Path) -> Any:
     """The shapes of the system that a folder tells of."""
-    return shapes_of(weights.system(folder), models.described(name)["config"]["vocab_size"])
+    return system_and_shapes(name, folder)[1]
 
 
 def rewritten(folder: Path, tensors: dict[str, np.ndarray]) -> None:
@@ -35,10 +36,8 @@ def test_shards_are_read_as_one_file_is(tmp_path: Path) -> None:
     settings, tensors = folders.settings(whole), models.tensors("llama")
     parts = folders.write(tmp_path / "parts", settings, tensors, shard=30_000)
     assert len(parts) > 4 and parts[0].name.startswith("model-00001-of-0000")
-    one = flat(weights.parameters(parts[0].parent, params))
-    other = flat(weights.parameters(whole, params))
-    assert one.keys() == other.keys()
-    assert all(np.array_equal(one[path], other[path]) for path in one)
+    one, other = (weights.parameters(path, params) for path in (parts[0].parent, whole))
+    jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 def test_half_precision_is_widened(tmp_path: Path) -> None:
@@ -56,12 +55,11 @@ def test_files_without_a_prefix_and_with_buffers_and_a_tied_copy(tmp_path: Path)
     """As the files of the first GPT-2 have them."""
     folder = models.folder("gpt2", tmp_path)
     params = wanted("gpt2", folder)
-    before = flat(weights.parameters(folder, params))
+    before = weights.parameters(folder, params)
     tensors = models.tensors("gpt2")
     bare = {key.removeprefix("transformer."): leaf for key, leaf in tensors.items()}
     rewritten(folder, {**bare, "h.0.attn.bias": np.ones((1, 1, 4, 4), np.float32)})
-    after = flat(weights.parameters(folder, params))
-    assert all(np.array_equal(before[path], after[path]) for path in before)
+    jax.tree.map(np.testing.assert_array_equal, weights.parameters(folder, params), before)
     copy = tensors["transformer.wte.weight"].copy()
     rewritten(folder, {**tensors, "lm_head.weight": copy})
     weights.parameters(folder, params)

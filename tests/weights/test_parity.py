@@ -17,7 +17,6 @@ from safetensors.numpy import save_file
 
 from attnlab import weights
 from attnlab.errors import UserError
-from attnlab.weights.names import flat
 from tests.attention.cases import wide
 from tests.sampling import full_mode
 from tests.weights import comparing, models
@@ -84,55 +83,36 @@ def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", NAMES[""])
-def test_a_hundred_greedy_tokens(name: str, tmp_path: Path) -> None:
-    """Over a cache that five given tokens begin."""
+@pytest.mark.parametrize("name", [*NAMES[""], *NAMES["pairs/"]])
+def test_greedy_tokens(name: str, tmp_path: Path) -> None:
+    """A language model's over a cache that five given tokens begin; of pairs each is the likeliest of
+    those not yet written.
+    """
     system, params, _ = loaded(name, tmp_path)
-    golden = models.numbers(name)
-    prompt = jnp.asarray(golden["ids"][0, :5])
+    golden, pair = models.numbers(name), bool(comparing.kind_of(name))
+    given = golden["target_in"][0, :1] if pair else golden["ids"][0, :5]
+    room = len(given) + len(golden["greedy"]) - 1
 
     @jax.jit
-    def written(prompt: jax.Array) -> jax.Array:
+    def written(tokens: jax.Array) -> jax.Array:
         bound = functools.partial(system.apply, {"params": params})
+        memory = (bound(golden["source"][:1], method="encode"),) if pair else ()
+        state = bound(*(memory or (1,)), room, method="start")
 
-        def step(carry: Any, given: Any) -> tuple[Any, jax.Array]:
-            chosen, state = carry
+        def step(carry: Any, given: jax.Array) -> tuple[Any, jax.Array]:
+            chosen, state, free = carry
             token = jnp.where(given < 0, chosen, given)
-            logits, state = bound(state, token, method="step")
-            return (logits.argmax(-1), state), token
+            logits, state = bound(state, *memory, token, method="step")
+            chosen = jnp.where(free, logits, -jnp.inf).argmax(-1)
+            return (chosen, state, free.at[0, chosen[0]].set(not pair)), chosen
 
-        first = jnp.zeros(1, prompt.dtype), bound(1, 105, method="start")
-        tokens = jnp.pad(prompt, (0, 100), constant_values=-1)
-        return jax.lax.scan(step, first, tokens)[1][5:, 0]
+        free = jnp.ones(
+            (1, params["embed_target" if pair else "embed"]["embedding"].shape[0]), bool
+        )
+        return jax.lax.scan(step, (jnp.zeros(1, int), state, free), tokens)[1][:, 0]
 
-    assert np.asarray(written(prompt)).tolist() == golden["greedy"].tolist()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", NAMES["pairs/"])
-def test_ninety_greedy_tokens(name: str, tmp_path: Path) -> None:
-    """Each the likeliest of those not yet written."""
-    system, params, _ = loaded(name, tmp_path)
-    golden = models.numbers(name)
-    start = jnp.asarray(golden["target_in"][:1, 0])
-
-    @jax.jit
-    def written(source: jax.Array) -> jax.Array:
-        bound = functools.partial(system.apply, {"params": params})
-        memory = bound(source, method="encode")
-
-        def one(carry: Any, _: Any) -> tuple[Any, jax.Array]:
-            token, state, free = carry
-            logits, state = bound(state, memory, token, method="step")
-            token = jnp.where(free, logits, -jnp.inf).argmax(-1)
-            return (token, state, free.at[0, token[0]].set(False)), token
-
-        free = jnp.ones((1, system.target_vocabulary), bool)
-        first = (start, bound(memory, 90, method="start"), free)
-        return jax.lax.scan(one, first, length=90)[1][:, 0]
-
-    actual = np.asarray(written(jnp.asarray(golden["source"][:1])))
-    assert actual.tolist() == golden["greedy"].tolist()
+    actual = written(jnp.pad(given, (0, room - len(given)), constant_values=-1))
+    assert actual[len(given) - 1 :].tolist() == golden["greedy"].tolist()
 
 
 def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None:
@@ -148,8 +128,7 @@ def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None
     save_file({**tensors, **copies}, tied / "model.safetensors", metadata={"format": "pt"})
     assert weights.system(tied)["share"] == "all"
     _, expected, _ = loaded("pairs/t5", tmp_path / "plain")
-    for path, leaf in flat(weights.parameters(tied, expected)).items():
-        np.testing.assert_array_equal(leaf, flat(expected)[path])
+    jax.tree.map(np.testing.assert_array_equal, weights.parameters(tied, expected), expected)
 
 
 def test_scaled_outputs_go_with_the_old_flag_where_the_new_one_is_missing(tmp_path: Path) -> None:
@@ -181,13 +160,11 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     folder = models.folder("encoders/bert_masked", tmp_path / "old")
     save_file(old, folder / "model.safetensors", metadata={"format": "pt"})
     actual = weights.parameters(folder, expected)
-    for path, leaf in flat(actual).items():
-        np.testing.assert_array_equal(leaf, flat(expected)[path])
+    np.testing.assert_equal(actual, expected)
 
 
 def test_missing_tensors_of_a_head_are_named(tmp_path: Path) -> None:
     folder = models.folder("encoders/bert_tokens", tmp_path, architectures=["BertForMaskedLM"])
-    system = comparing.system_of("encoders/bert_tokens", folder)
-    params = jax.eval_shape(system.init, jax.random.key(0), jnp.zeros((1, 2), jnp.int32))["params"]
+    _, params = comparing.system_and_shapes("encoders/bert_tokens", folder)
     with pytest.raises(UserError, match=r"5 missing: cls\.predictions\.bias.*classifier\.bias"):
         weights.parameters(folder, params)

@@ -19,7 +19,7 @@ from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Initial
 from attnlab.layers.sentences import SentenceReader
-from attnlab.layers.stacked import BidirectionalLSTM
+from attnlab.layers.stacked import reader
 from attnlab.systems.protocol import TokenClassifier
 
 
@@ -56,10 +56,7 @@ class BiLSTMTagger(TokenClassifier):
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, layer, self.directions)
         self.above = [
-            BidirectionalLSTM(self.width, layer=layer)
-            if self.directions == 2
-            else layer(width=2 * self.width, initial=Initial())
-            for _ in range(self.layers - 1)
+            reader(self.directions, self.width, Initial(), layer) for _ in range(self.layers - 1)
         ]
         self.drop = Dropout(self.dropout)
         self.out = Dense(self.outputs)

@@ -40,7 +40,7 @@ from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
-from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
+from attnlab.layers.stacked import LSTMStack, States, reader
 from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 
@@ -107,11 +107,7 @@ class GNMT(RecurrentWriter, Seq2Seq):
         gates = kind(layer).gates
         table = self.add_word_layers(initial, initial.word(1.0), self.embedding, self.dropout)
         self.embed_source = table(self.source_vocabulary)
-        self.both_ways = (
-            BidirectionalLSTM(self.width, initial, layer)
-            if self.directions == 2
-            else layer(width=2 * self.width, initial=initial)
-        )
+        self.both_ways = reader(self.directions, self.width, initial, layer)
         sizes = self.width, self.encoder_layers - 1, self.dropout
         self.reader = LSTMStack(*sizes, RESIDUAL - 1 if self.residual else 0, initial, layer)
         wide = self.width if self.encoder_layers > 1 else 2 * self.width

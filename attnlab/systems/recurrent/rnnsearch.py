@@ -24,7 +24,7 @@ G decoder width.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part, kind, made
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
-from attnlab.layers.stacked import BidirectionalLSTM
+from attnlab.layers.stacked import reader
 from attnlab.systems.recurrent.writer import Decoding, DeepWriter, Encoded
 
 
@@ -78,10 +78,7 @@ class RNNsearch(DeepWriter, kw_only=True):
         initial, dense = self.add_deep_layers(2 * self.maxout)
         layer = made(CELLS, self.cell)
         number = kind(layer).gates
-        if self.directions == 2:
-            self.reader: Any = BidirectionalLSTM(self.encoder, initial, layer)
-        else:
-            self.reader = layer(width=2 * self.encoder, initial=initial)
+        self.reader = reader(self.directions, self.encoder, initial, layer)
         self.first_state = dense(self.decoder, use_bias=False)
         self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_context = Dense(

@@ -12,12 +12,12 @@ from ml_collections import ConfigDict
 from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
-from tests.systems.image_classifiers import SPECS, images, images_for, make, parameters
+from tests.systems.image_classifiers import SPECS, make, parameters, shown
 
 
 @pytest.mark.parametrize("name", ["cnn", pytest.param("resnet", marks=pytest.mark.full)])
 def test_a_classifier_reads_the_mean_of_its_backbone(name: str) -> None:
-    read, classifier = images(), make(SPECS[name])
+    read, classifier = shown(SPECS[name], 2), make(SPECS[name])
     params = parameters(classifier, read)
     out = params.pop("out")
     backbone = made(BACKBONES, ConfigDict(SPECS[name]))()
@@ -31,20 +31,22 @@ def test_a_classifier_reads_the_mean_of_its_backbone(name: str) -> None:
 def test_gates_stand_in_the_stages_that_are_told() -> None:
     spec = {**SPECS["resnet"], "gate": {"name": "se", "reduction": 2}}
     for gated, stages in (((), (0, 1, 2)), ((1,), (1,)), ((0, 2), (0, 2))):
-        shapes = jax.eval_shape(make({**spec, "gated": gated}).init, jax.random.key(0), images())
+        shapes = jax.eval_shape(
+            make({**spec, "gated": gated}).init, jax.random.key(0), shown(spec, 2)
+        )
         actual = [name for name, block in shapes["params"].items() if "gate" in block]
         assert actual == [f"stage_{stage}_block_0" for stage in stages]
     one = {**spec, "depth": 14, "often": "last", "gated": (1,)}
-    shapes = jax.eval_shape(make(one).init, jax.random.key(0), images())
+    shapes = jax.eval_shape(make(one).init, jax.random.key(0), shown(spec, 2))
     expected = ["stage_1_block_1"]
     assert [name for name, block in shapes["params"].items() if "gate" in block] == expected
     with pytest.raises(UserError, match=r"gated=\(3,\): there is no stage 3; expected 0 to 2"):
-        jax.eval_shape(make({**spec, "gated": (3,)}).init, jax.random.key(0), images())
+        jax.eval_shape(make({**spec, "gated": (3,)}).init, jax.random.key(0), shown(spec, 2))
 
 
 def test_a_backbone_gives_the_states_of_its_patches() -> None:
     system, spec = make(SPECS["vit"]), ConfigDict(SPECS["vit"])
-    read = images_for(SPECS["vit"])
+    read = shown(SPECS["vit"], 2)
     params = parameters(system, read)
 
     @jax.jit

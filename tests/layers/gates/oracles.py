@@ -23,14 +23,15 @@ def norm(params: Any, name: str, x: np.ndarray) -> np.ndarray:
     return norm_of(name, params.get("normalisation", {}), x, 1e-5 if name == "batch_norm" else 1e-6)
 
 
-def convolution(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """Zeros around the map, kernel [k,k,C,D]."""
-    (batch, height, width, _), side = x.shape, len(kernel) // 2
-    y = np.zeros((batch, height, width, kernel.shape[-1]))
-    for b, i, j, u, v in np.ndindex(batch, height, width, len(kernel), len(kernel)):
-        row, column = i + u - side, j + v - side
-        if 0 <= row < height and 0 <= column < width:
-            y[b, i, j] += x[b, row, column] @ kernel[u, v]
+def convolution(x: np.ndarray, kernel: np.ndarray, stride: int = 1) -> np.ndarray:
+    """Zeros around the map, kernel [k,k,C,D], its middle on every `stride`-th place."""
+    size, edge = len(kernel), (len(kernel) // 2,) * 2
+    padded = np.pad(x, ((0, 0), edge, edge, (0, 0)))
+    rows, columns = (-(-length // stride) for length in x.shape[1:3])
+    y = np.zeros((len(x), rows, columns, kernel.shape[-1]))
+    for i, j in np.ndindex(rows, columns):
+        window = padded[:, stride * i : stride * i + size, stride * j : stride * j + size]
+        y[:, i, j] = np.tensordot(window, kernel, axes=3)
     return y
 
 

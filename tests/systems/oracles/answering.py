@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
 from tests.layers.oracles import feed_forward
 from tests.systems.oracles import parts
@@ -144,23 +143,10 @@ def cross_attention(params: Tree, settings: Settings, places: list[Vector], ids:
     def layer(
         own: Tree, x: np.ndarray, slots: dict[str, tuple[str, Any]], grid: Any = None
     ) -> np.ndarray:
-        def looking(slot: str, source: Any) -> Callable[[np.ndarray], np.ndarray]:
-            fields = dict(part(settings, slot, "")[1])
-            if fields.get("positions") == "rope_2d":
-                fields["positions"] = {"name": "rope_2d", "places": grid}
-            name = "cross_attention" if slot.startswith("cross") else "self_attention"
-
-            def look(y: np.ndarray) -> np.ndarray:
-                keys = y if source is None else source
-                mask = np.ones((1, len(y), len(keys)), bool)
-                result = MECHANISMS["multihead"](own[name], fields, y[None], keys[None], mask)
-                return np.asarray(result[0][0])
-
-            return look
-
-        functions: dict[str, Any] = {
-            around: looking(slot, source) for around, (slot, source) in slots.items()
-        }
+        functions: dict[str, Any] = {}
+        for around, (slot, source) in slots.items():
+            look = functools.partial(parts.looked, settings, slot, own[f"{around}_attention"])
+            functions[around] = functools.partial(look, source=source, places=grid)
         kind = part(settings, "feed_forward", "gelu_tanh")[0]
         functions["feed_forward"] = lambda y: feed_forward(kind, own["feed_forward"], y)
         return parts.placed(own, settings, x, functions)

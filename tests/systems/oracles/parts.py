@@ -8,7 +8,8 @@ import numpy as np
 
 from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
-from tests.layers.oracles import feed_forward, norm_of
+from tests.attention.position_oracles import sinusoid
+from tests.layers.oracles import feed_forward, norm_of, sigmoid, softmax
 
 Tree = Any
 Vector = np.ndarray
@@ -71,17 +72,6 @@ def affine(layer: Tree, x: np.ndarray) -> np.ndarray:
     return x @ kernel + layer.get("bias", 0.0)
 
 
-def sigmoid(x: Vector) -> Vector:
-    """1 / (1 + e^-x)."""
-    return 1.0 / (1.0 + np.exp(-x))
-
-
-def softmax(scores: Vector) -> Vector:
-    """e^{x_j} / sum_k e^{x_k}."""
-    raised = np.exp(scores - scores.max())
-    return raised / raised.sum()
-
-
 def additive_scores(score: Tree, state: Vector, keys: list[Vector]) -> Vector:
     """e_j = v . tanh(W s + U h_j)."""
     query = state @ score["w_query"]["kernel"]
@@ -90,10 +80,7 @@ def additive_scores(score: Tree, state: Vector, keys: list[Vector]) -> Vector:
 
 def mean_of(weights: Vector, values: Sequence[Vector]) -> Vector:
     """c = sum_j a_j h_j."""
-    context = np.zeros_like(values[0])
-    for weight, value in zip(weights, values, strict=True):
-        context = context + weight * value
-    return context
+    return weights @ np.array(values)
 
 
 def additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
@@ -237,40 +224,42 @@ def absent_parts(settings: Settings, slots: Collection[str]) -> set[str]:
     return {slot for slot in slots if part(settings, slot, "")[0] == "none"}
 
 
-def heads_of(
+def looked(
+    settings: Settings,
+    slot: str,
     params: Tree,
-    heads: int,
     queries: np.ndarray,
-    keys: np.ndarray,
-    values: np.ndarray,
+    source: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
     causal: bool = False,
-    bias: np.ndarray | float = 0.0,
-    divided: bool = True,
+    places: Any = None,
 ) -> np.ndarray:
-    """concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) W_o; `causal`: position i sees the positions up
-    to i. `bias` [H,Tq,Tk] is added to the scores; T5 does not divide them by sqrt(D).
+    """What queries [Tq,d] find in a source [Tk,d], themselves without one, by the mechanism in a
+    slot; `mask` [Tq,Tk]: what may be seen, all without one; `places`: those of patches on their grid.
     """
-    q, k, v = (
-        affine(params[name], rows)
-        for name, rows in (("w_query", queries), ("w_key", keys), ("w_value", values))
-    )
-    joined, width = np.zeros_like(q), q.shape[1] // heads
-    added = np.broadcast_to(bias, (heads, len(q), len(k)))
-    for h, i in np.ndindex(heads, len(q)):
-        part, seen = slice(h * width, (h + 1) * width), i + 1 if causal else len(k)
-        scores = k[:seen, part] @ q[i, part] / (np.sqrt(width) if divided else 1.0)
-        joined[i, part] = softmax(scores + added[h, i, :seen]) @ v[:seen, part]
-    return affine(params["out"], joined)
+    name, fields = part(settings, slot, "multihead")
+    if fields.get("positions") == "rope_2d":
+        fields["positions"] = {"name": "rope_2d", "places": places}
+    keys = queries if source is None else source
+    mask = np.ones((len(queries), len(keys)), bool) if mask is None else mask
+    return MECHANISMS[name](params, fields, queries[None], keys[None], mask[None], causal)[0][0]
 
 
-def embedded(params: Tree, settings: Settings, ids: np.ndarray) -> np.ndarray:
-    """Words of a text with their positions, [T,d]."""
-    x = params["embed"]["embedding"][ids]
-    x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
-    if "positions" not in params:
+def embedded(
+    table: np.ndarray, settings: Settings, ids: np.ndarray, places: Tree, scaled: bool = False
+) -> np.ndarray:
+    """Words of a text, times sqrt(d) if they are `scaled`, with their positions, [T,d]: sines, or the
+    rows of a table (`places`), whose first ones may be unused.
+    """
+    x, apart = table[ids], settings.get("position_width", 0)
+    x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding", scaled) else x
+    name, fields = part(settings, "positions", "sinusoidal")
+    if name == "none":
         return x
-    places = params["positions"]["table"][: len(x)]
-    return np.concatenate([x, places], axis=1) if settings.get("position_width") else x + places
+    added = np.array([sinusoid(p, apart or x.shape[1]) for p in range(len(x))])
+    if name == "learned":
+        added = places["table"][fields.get("unused", 0) :][: len(x)]
+    return np.concatenate([x, added], axis=1) if apart else x + added
 
 
 def blocks(
@@ -290,22 +279,11 @@ def blocks(
         rule, fields = part(of, "visibility", "full")
         mask = np.abs(distance) < (fields["width"] if rule == "window" else len(x))
         mask = mask & (distance >= 0) if causal else mask
-        name, looking = part(of, "attention", "multihead")
-        if looking.get("positions") == "rope_2d":
-            looking["positions"] = {"name": "rope_2d", "places": places}
+        look = functools.partial(looked, of, "attention", own.get("attention"))
         inner = part(of, "feed_forward", forward)[0]
         functions = {
-            "attention": functools.partial(
-                _looked, name, own.get("attention"), looking, mask, causal
-            ),
+            "attention": functools.partial(look, mask=mask, causal=causal, places=places),
             "feed_forward": functools.partial(feed_forward, inner, own.get("feed_forward")),
         }
         x = placed(own, settings, x, functions, absent_parts(of, functions))
     return normalised(params.get("top"), settings, x)
-
-
-def _looked(
-    name: str, params: Tree, fields: Any, mask: np.ndarray, causal: bool, y: np.ndarray
-) -> np.ndarray:
-    """y [T,d] through a mechanism that looks at it."""
-    return MECHANISMS[name](params, fields, y[None], y[None], mask[None], causal)[0][0]

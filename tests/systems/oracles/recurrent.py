@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 
+from tests.attention.alignment_oracles import ALIGNMENTS, Row
+from tests.attention.oracles import part
+from tests.attention.score_oracles import SCORES
 from tests.systems.oracles import parts
 from tests.systems.oracles.parts import Settings, State, Tree, Vector, affine, of_each_row
 
@@ -75,33 +78,12 @@ def _context(
     params: Tree, settings: Settings, t: int, h: Vector, annotations: list[Vector]
 ) -> Vector:
     """c_t = sum_s a_t(s) hbar_s, equations 7 to 10; t counts from 0."""
-    fit, name = params.get("score", {}), settings["score"]["name"]
-    alignment = settings.get("alignment", {"name": "softmax"})
-    scores = np.array([_score(fit, name, h, one, s) for s, one in enumerate(annotations)])
-    if alignment["name"] == "softmax":
-        return parts.mean_of(parts.softmax(scores), annotations)
-    count, predicted = len(annotations), alignment["name"] == "local_p"
-    place, reach = float(min(t, count - 1)), alignment["reach"]  # local_m
-    if predicted:
-        hidden = np.tanh(h @ params["alignment"]["w_position"]["kernel"])
-        place = count * parts.sigmoid(hidden @ params["alignment"]["v"][:, 0])
-    window = np.array([s for s in range(count) if abs(s - int(np.floor(place))) <= reach])
-    weights = parts.softmax(scores[window])
-    if predicted:
-        weights = weights * np.exp(-((window - place) ** 2) / (2 * (reach / 2) ** 2))
-    return parts.mean_of(weights, [annotations[s] for s in window])
-
-
-def _score(params: Tree, name: str, h: Vector, annotation: Vector, s: int) -> float:
-    """dot, general, concat (equation 7) and location (equation 8)."""
-    if name == "dot":
-        return float(h @ annotation)
-    if name == "general":
-        return float(h @ params["w"]["kernel"] @ annotation)
-    if name == "concat":
-        both = np.concatenate([h, annotation])
-        return float(params["v"] @ np.tanh(both @ params["w_a"]["kernel"]))
-    return float((h @ params["w_l"]["kernel"])[s])
+    (name, of_score), own = part(settings, "score", "general"), params.get("score", {})
+    scores = [SCORES[name](own, of_score, h, one, s) for s, one in enumerate(annotations)]
+    name, of_alignment = part(settings, "alignment", "softmax")
+    everywhere, own = np.ones(len(scores), bool), params.get("alignment", {})
+    row = Row(own, of_alignment, np.array(scores), everywhere, query=h, i=t)
+    return parts.mean_of(ALIGNMENTS[name](row), annotations)
 
 
 @of_each_row
@@ -298,7 +280,10 @@ def copying_looks(
         x = affine(params["of_word"], token) + context @ params["of_context"]["kernel"]
         state = parts.layer_step(params, state, x)
         s = state[1]
-        a = _attend(params["attention"]["score"], s, annotations, coverage if covers else None)
+        # where keys are [annotation ; coverage], the last row of their matrix is w_c
+        keys = [np.append(h, seen) for h, seen in zip(annotations, coverage, strict=True)]
+        keys = keys if covers else annotations
+        a = parts.softmax(parts.additive_scores(params["attention"]["score"], s, keys))
         context = parts.mean_of(a, annotations)
         p_gen = parts.sigmoid(affine(params["gate"], np.concatenate([context, s, x])))[0]
         read_out = affine(params["read_out"], np.concatenate([s, context]))
@@ -309,18 +294,3 @@ def copying_looks(
         coverage = coverage + a
     log_probs, attention, again = map(np.array, zip(*steps, strict=True))
     return log_probs, attention, again
-
-
-def _attend(score: Tree, s: Vector, annotations: list[Vector], coverage: Vector | None) -> Vector:
-    """softmax over j of v . tanh(W_h h_j + W_s s + w_c c_j); the last row of the keys' matrix is
-    w_c.
-    """
-    of_keys = score["w_key"]["kernel"]
-    width, query = len(annotations[0]), s @ score["w_query"]["kernel"]
-    scores = []
-    for j, annotation in enumerate(annotations):
-        inside = annotation @ of_keys[:width] + query
-        if coverage is not None:
-            inside = inside + coverage[j] * of_keys[width]
-        scores.append(score["v"] @ np.tanh(inside))
-    return parts.softmax(np.array(scores))

@@ -5,7 +5,6 @@ from math import erf
 import numpy as np
 
 from tests.attention.oracles import part
-from tests.attention.position_oracles import POSITIONS, sinusoid
 from tests.layers.oracles import feed_forward
 from tests.systems.oracles import parts
 from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_row, of_each_token
@@ -13,12 +12,12 @@ from tests.systems.oracles.parts import Settings, Tree, Vector, affine, of_each_
 
 @of_each_row
 def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vector) -> np.ndarray:
-    """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and "heads".
+    """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and the mechanisms.
 
     And where they are not the paper's "normalisation" and "feed_forward" by name,
-    "scaled_embedding", "decoder_layers", "scaled_output", "leaking", and "t5": the (buckets, largest distance)
-    of relative biases that all layers of a stack share. Tables of positions, norms of embeddings
-    and biases count where there are parameters of them.
+    "scaled_embedding", "decoder_layers", "scaled_output" and "leaking". Positions that all layers
+    of a stack share, tables of positions, norms of embeddings and biases count where there are
+    parameters of them.
     """
     target_table = params["embed_target"]["embedding"]
     share, source_table = settings.get("share", "all"), target_table
@@ -28,26 +27,20 @@ def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vec
     if settings.get("scaled_output"):
         final = final / np.sqrt(target_table.shape[1])
     final_bias = params.get("out", {}).get("bias", 0.0)
-    heads = settings["heads"]
     forward = part(settings, "feed_forward", "relu")[0]
-    divided = "t5" not in settings
 
     def layer(stack: str, number: int, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
-        own = params.get(f"{stack}_{number}", {})
-        shared = params.get(f"{stack}_positions")
-        bias = _distances(shared, settings, len(x), memory is not None)
-        masked = memory is not None and not settings.get("leaking")
+        own, of = params.get(f"{stack}_{number}", {}), parts.in_layer(settings, number)
+        shared = {"positions": params.get(f"{stack}_positions"), **own.get("self_attention", {})}
+        causal = memory is not None and not settings.get("leaking")
+        seen = np.tri(len(x), dtype=bool) if causal else None
+        slots = f"{stack}_attention", "cross_attention", "feed_forward"
         functions = {
-            "self": lambda x: parts.heads_of(
-                own["self_attention"], heads, x, x, x, masked, bias, divided
-            ),
-            "cross": lambda x: parts.heads_of(
-                own["cross_attention"], heads, x, memory, memory, divided=divided
-            ),
+            "self": lambda x: parts.looked(of, slots[0], shared, x, mask=seen, causal=causal),
+            "cross": lambda x: parts.looked(of, slots[1], own["cross_attention"], x, memory),
             "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
         }
-        slots = f"{stack}_attention", "cross_attention", "feed_forward"
-        empty = parts.absent_parts(parts.in_layer(settings, number), slots)
+        empty = parts.absent_parts(of, slots)
         absent = {name for name, slot in zip(functions, slots, strict=True) if slot in empty}
         absent |= {"cross"} if memory is None else set()
         return parts.placed(own, settings, x, functions, absent)
@@ -58,46 +51,12 @@ def transformer(params: Tree, settings: Settings, source: Vector, target_in: Vec
             x = layer(stack, number, x, memory)
         return parts.normalised(params.get(f"top_{stack}"), settings, x)
 
-    x = _embedded(source_table, source, settings, params.get("positions"))
+    x = parts.embedded(source_table, settings, source, params.get("positions"), scaled=True)
     memory = through("encoder", x, settings["layers"], None)
-    y = _embedded(target_table, target_in, settings, params.get("positions_decoder"))
+    places = params.get("positions_decoder")
+    y = parts.embedded(target_table, settings, target_in, places, scaled=True)
     layers = settings.get("decoder_layers") or settings["layers"]
     return through("decoder", y, layers, memory)[:, : len(final)] @ final + final_bias
-
-
-def _embedded(
-    table: np.ndarray, tokens: np.ndarray, settings: Settings, places: Tree | None
-) -> np.ndarray:
-    """sqrt(d) E[token] + PE[position], that of sines; `places`: a table instead, whose first rows
-    may be unused.
-    """
-    words = table[tokens] * (
-        np.sqrt(table.shape[1]) if settings.get("scaled_embedding", True) else 1.0
-    )
-    if "t5" in settings:
-        return words
-    apart = settings.get("position_width", 0)
-    if places is not None:
-        added = places["table"][settings["positions"]["unused"] :][: len(words)]
-    else:
-        added = np.array([sinusoid(p, apart or table.shape[1]) for p in range(len(words))])
-    return np.concatenate([words, added], axis=1) if apart else words + added
-
-
-def _distances(
-    params: Tree | None, settings: Settings, length: int, causal: bool
-) -> np.ndarray | float:
-    """T5's bias [H,Tq,Tk] from one table for a stack; 0 without."""
-    if params is None:
-        return 0.0
-    buckets, largest = settings["t5"]
-    scheme = POSITIONS["t5"](
-        params, {"buckets": buckets, "max_distance": largest}, settings["heads"], 1, causal
-    )
-    shape = (settings["heads"], length, length)
-    nothing = np.zeros(1)
-    biases = [scheme.bias(h, nothing, nothing, i, j) for h, i, j in np.ndindex(shape)]
-    return np.array(biases).reshape(shape)
 
 
 @of_each_token
@@ -105,7 +64,7 @@ def decoder(params: Tree, settings: Settings, tokens: Vector) -> np.ndarray:
     """GPT-2 and Llama: `settings` are the system's; layers may differ."""
     table = params["embed"]["embedding"]
     final = table.T if settings.get("share", "output") == "output" else params["out"]["kernel"]
-    x = parts.embedded(params, settings, tokens)
+    x = parts.embedded(table, settings, tokens, params.get("positions"))
     logits = parts.blocks(params, settings, x, "gelu_tanh", causal=True)[:, : len(final)] @ final
     cap = settings.get("logit_cap", 0.0)
     return cap * np.tanh(logits / cap) if cap else logits
@@ -158,7 +117,8 @@ def bert_classifier(params: Tree, settings: Settings, *texts: np.ndarray) -> np.
 
 def _states(params: Tree, settings: Settings, tokens: Vector, types: Vector | int) -> np.ndarray:
     """The states [T,d] of a text without padding."""
-    x = parts.embedded(params, settings, tokens)
+    places = params.get("positions")
+    x = parts.embedded(params["embed"]["embedding"], settings, tokens, places)
     if "embed_types" in params:
         x = x + params["embed_types"]["embedding"][types]
     x = parts.normalised(params.get("embed_norm"), settings, x)

@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 
 from tests.attention.oracles import part
+from tests.attention.oracles.heads import heads_scores, heads_values
+from tests.attention.oracles.rows import Look
 from tests.attention.position_oracles import sinusoid
 from tests.layers.gates.oracles import ORACLES as GATES
+from tests.layers.gates.oracles import bilinear, convolution, largest
 from tests.layers.oracles import feed_forward, norm_of
 from tests.systems.oracles import parts
 from tests.systems.oracles.parts import Settings, Tree, affine, of_each_row
@@ -29,7 +32,10 @@ def cnn_features(params: Tree, settings: Settings, x: np.ndarray) -> np.ndarray:
             x = _convolved(params[f"convolution_{at}"], x)
             x = np.maximum(_normed(params[f"normalisation_{at}"], x), 0)
         x = _gated(params, f"gate_{stage}", settings, x)
-        x = _windows(x, 2, 2, 0, np.max if settings["pooling"] == "max" else np.mean)
+        height, width = len(x) // 2, x.shape[1] // 2
+        windows = x[: 2 * height, : 2 * width].reshape(height, 2, width, 2, -1)
+        pooled = np.max if settings["pooling"] == "max" else np.mean
+        x = pooled(windows, axis=(1, 3))
     return x
 
 
@@ -49,7 +55,7 @@ def resnet_features(params: Tree, settings: Settings, x: np.ndarray) -> np.ndarr
         blocks = [2, 2, 2, 2]
     x = _convolved(params["stem"], x, 2 if large else 1)
     x = np.maximum(_normed(params["stem_normalisation"], x), 0)
-    x = _windows(x, 3, 2, 1, np.max) if large else x
+    x = largest(x[None])[0] if large else x
     for stage, count in enumerate(blocks):
         for number in range(count):
             block = params[f"stage_{stage}_block_{number}"]
@@ -79,19 +85,10 @@ def segmenter(params: Tree, settings: Settings, image: np.ndarray) -> np.ndarray
     """Long et al. 2015: the map of the backbone interpolated to pixels, and the image beside it."""
     x = features(params, settings, image)
     if not settings["width"]:
-        return _interpolated(affine(params["out"], x), *image.shape[:2])
-    y = _interpolated(affine(params["coarse"], x), *image.shape[:2])
+        return bilinear(affine(params["out"], x)[None], *image.shape[:2])[0]
+    y = bilinear(affine(params["coarse"], x)[None], *image.shape[:2])[0]
     y = _convolved(params["fine"], np.concatenate([y, image], axis=-1))
     return affine(params["out"], np.maximum(_normed(params["normalisation"], y), 0))
-
-
-def _interpolated(x: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Bilinear, corners on corners: along one axis, then along the other."""
-    for axis, size in ((0, height), (1, width)):
-        count = x.shape[axis]
-        at, known = np.linspace(0, count - 1, size), np.arange(count)
-        x = np.apply_along_axis(lambda one, at=at, known=known: np.interp(at, known, one), axis, x)
-    return x
 
 
 @of_each_row
@@ -158,13 +155,23 @@ def _box_layer(own: Tree, settings: Settings, y: np.ndarray, o: np.ndarray, seen
     """A layer of the encoder or the decoder, in which o is added to queries and keys; `seen`: keys
     and values of what the decoder looks at.
     """
-    heads = settings["heads"]
+    inside = settings["decoder_attention" if seen else "encoder_attention"]
     functions = {
-        "self": lambda y: parts.heads_of(own["self_attention"], heads, y + o, y + o, y),
-        "cross": lambda y: parts.heads_of(own["cross_attention"], heads, y + o, *seen),
+        "self": lambda y: _looked(inside, own["self_attention"], y + o, y + o, y),
+        "cross": lambda y: _looked(
+            settings["cross_attention"], own["cross_attention"], y + o, *seen
+        ),
         "feed_forward": lambda y: feed_forward("relu", own["feed_forward"], y),
     }
     return parts.placed(own, settings, y, functions, () if seen else ("cross",))
+
+
+def _looked(fields: Settings, params: Tree, queries: Any, keys: Any, values: Any) -> np.ndarray:
+    """Multi-head attention with values [Tk,d] apart from keys [Tk,d]."""
+    mask = np.ones((1, len(queries), len(keys)), bool)
+    look = Look(params, fields, queries[None], keys[None], mask)
+    weights = look.weights(look.heads, heads_scores(look))
+    return look.layer("out", heads_values(look._replace(source=values[None]), weights))[0]
 
 
 @of_each_row
@@ -263,35 +270,13 @@ def _padded(x: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 
 def _convolved(layer: Tree, x: np.ndarray, stride: int = 1) -> np.ndarray:
-    """sum over the window and the channels of pixel times weight; zeros around the image."""
-    kernel = layer["kernel"]
-    size = kernel.shape[0]
-    edge = size // 2
-    padded = np.pad(x, ((edge, edge), (edge, edge), (0, 0)))
-    rows, columns = ((one - 1) // stride + 1 for one in x.shape[:2])
-    result = np.zeros((rows, columns, kernel.shape[3]))
-    for i, j in np.ndindex(rows, columns):
-        window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
-        result[i, j] = np.tensordot(window, kernel, axes=3)
-    return result
+    """The convolution of a layer, of an image [H,W,C]."""
+    return convolution(x[None], layer["kernel"], stride)[0]
 
 
 def _normed(norm: Tree, x: np.ndarray) -> np.ndarray:
     """Batch norm with its running averages."""
     return norm_of("batch_norm", norm, x, EPSILON)
-
-
-def _windows(x: np.ndarray, size: int, stride: int, edge: int, of: Any) -> np.ndarray:
-    """The largest or the mean of each window; pixels around the image are never the largest."""
-    around = ((edge, edge), (edge, edge), (0, 0))
-    padded = np.pad(x, around, constant_values=-np.inf) if edge else x
-    rows = (padded.shape[0] - size) // stride + 1
-    columns = (padded.shape[1] - size) // stride + 1
-    result = np.zeros((rows, columns, x.shape[2]))
-    for i, j in np.ndindex(rows, columns):
-        window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
-        result[i, j] = of(window, axis=(0, 1))
-    return result
 
 
 def _read_out(params: Tree, x: np.ndarray) -> np.ndarray:

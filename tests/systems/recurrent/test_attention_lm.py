@@ -1,21 +1,12 @@
 """What windows of the language models of Daniluk et al. 2017 hold; their formulas are held by oracles."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.protocol import MAPS
-from tests.systems.language_models import SPECS, batch, begun, make, parameters, prepared
+from tests.systems.language_models import SPECS, batch, begun, prepared
 
 SINGLE = {**SPECS["attention_lm"], "layers": 1}
-
-
-def test_a_window_of_one_has_all_its_weight_on_the_step_before() -> None:
-    call, system = prepared({**SINGLE, "window": 1})
-    (one,) = system.maps(call(batch()[:1], mutable=[MAPS])[1][MAPS]).values()
-    np.testing.assert_allclose(one.weights[0, 0], np.eye(6, k=-1), atol=1e-7)
 
 
 def test_the_windows_beginning_is_no_state_of_the_text_before() -> None:
@@ -36,20 +27,14 @@ def test_the_windows_beginning_is_no_state_of_the_text_before() -> None:
     assert np.abs(actual[1] - call(tokens)[1])[:3].max() > 1e-3
 
 
-def test_carrying_the_state_alone_cuts_windows_where_pieces_begin() -> None:
-    spec = {**SINGLE, "carry": "state"}
-    params, tokens = parameters(make(spec)), batch()[:1]
-    carried, cut = (
-        jax.jit(functools.partial(make(one).apply, {"params": params}, method="read"))
-        for one in (SINGLE, spec)
-    )
-    start = begun(spec, 1)
-    np.testing.assert_allclose(cut(start, tokens)[0], carried(start, tokens)[0], atol=2e-6)
-    state = cut(start, tokens[:, :3])[1]
-    actual, whole = cut(state, tokens[:, 3:])[0], carried(start, tokens)[0][:, 3:]
+def test_writing_goes_on_with_the_window_that_reading_cuts() -> None:
+    """With the state alone, pieces of a text begin without a window; the steps after them do not."""
+    cut, tokens = {**SINGLE, "carry": "state"}, batch()[:1]
+    call, _ = prepared(cut)
+    _, state = call(begun(cut, 1), tokens[:, :3], method="read")
+    whole = prepared(SINGLE)[0](tokens)[:, 3:]
+    np.testing.assert_allclose(call(state, tokens[:, 3], method="step")[0], whole[:, 0], atol=2e-6)
+    actual = call(state, tokens[:, 3:], method="read")[0]
     # both words whose window would have reached back
     assert np.abs(actual - whole)[:, :2].max(axis=2).min() > 1e-4
     np.testing.assert_allclose(actual[:, 2:], whole[:, 2:], atol=2e-6)
-    step = jax.jit(functools.partial(make(spec).apply, {"params": params}, method="step"))
-    # writing goes on with the window
-    np.testing.assert_allclose(step(state, tokens[:, 3])[0], whole[:, 0], atol=2e-6)

@@ -24,17 +24,6 @@ from tests.systems.tiny import make, seldom
 WRITING = checks.SPECS["lstmn_seq2seq"]
 
 
-@pytest.mark.full
-def test_shallow_fusion_writes_step_by_step_as_in_one_pass() -> None:
-    """With any mechanism between the sequences; deep fusion is among the systems of
-    `test_systems.py`.
-    """
-    heads = {"name": "multihead", "heads": 2}
-    checks.check_cached_decoding(
-        {**WRITING, "width": 4, "fusion": "shallow", "inter_attention": heads}
-    )
-
-
 def test_the_map_of_a_single_step_holds_that_step_which_does_not_see_itself() -> None:
     """Its slot is the last of a map with room to spare; where that is left out, the last one is the
     step's before.

@@ -2,77 +2,33 @@
 mixture, and what does not fit it.
 """
 
-import functools
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.systems.recurrent.pointer_generator import mixture, scattered
-from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters
+from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters, prepared
 from tests.systems.oracles.recurrent import copying_looks
 from tests.systems.tiny import wide
 
 SPEC = SPECS["pointer_generator"]
-DIRECTION = np.random.default_rng(3).normal(size=(3, 5, VOCABULARY)).astype(np.float32)
-FILE = "configs/translation.py:pointer_generator"
-
-
-@functools.cache
-def expected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-probabilities, weights and coverage loss of the oracle."""
-    params, (sources, targets) = wide(parameters(make(SPEC))), batch()
-    pairs = zip([source[source != 0] for source in sources], targets, strict=True)
-    found = [copying_looks(params, SPEC, source, target) for source, target in pairs]
-    log_probs, weights, again = zip(*found, strict=True)
-    room = sources.shape[1]
-    padded = [np.pad(one, ((0, 0), (0, room - one.shape[1]))) for one in weights]
-    return np.array(log_probs), np.array(padded), np.array(again)
-
-
-@functools.cache
-def program() -> Any:
-    """(params, source, target, direction) to the slopes of one number, and log-probabilities,
-    weights and coverage loss; compiled once.
-    """
-    system = make(SPEC)
-
-    def total(params: Any, source: Any, target: Any, direction: Any) -> tuple[jax.Array, Any]:
-        log_probs, collected = system.apply(
-            {"params": params}, source, target, mutable=[LOSSES, MAPS]
-        )
-        (losses,) = collected[LOSSES]["looks"]
-        assert set(losses) == {"coverage"}
-        again = losses["coverage"].reshape(target.shape)
-        return (log_probs * direction).sum() + again.sum(), (
-            log_probs,
-            system.alignment(system.maps(collected[MAPS])),
-            again,
-        )  # type: ignore[operator]
-
-    return jax.jit(jax.grad(total, has_aux=True))
-
-
-def seen(params: Any = None, source: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-probabilities, weights and coverage loss of the system."""
-    given = parameters(make(SPEC)) if params is None else params
-    ids = batch() if source is None else (source, batch()[1])
-    return jax.tree.map(np.asarray, program()(narrow(given), *ids, DIRECTION)[1])
-
-
-def narrow(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
 
 
 def test_coverage_its_loss_and_the_weights_are_the_papers() -> None:
-    log_probs, actual, losses = seen()
-    _, weights, again = expected()
-    np.testing.assert_allclose(actual, weights, atol=1e-6)
-    np.testing.assert_allclose(losses, again, atol=1e-6)
-    assert (again[:, 0] == 0.0).all() and (again[:, 1:] > 0.05).all()
-    assert (again <= 1.0 + 1e-9).all()
+    call, system = prepared(SPEC)
+    (sources, targets), params = batch(), wide(parameters(system))
+    log_probs, left = call(sources, targets, mutable=[LOSSES, MAPS])
+    (losses,) = left[LOSSES]["looks"]
+    assert set(losses) == {"coverage"}
+    looks = np.asarray(system.alignment(system.maps(left[MAPS])))
+    overlaps = losses["coverage"].reshape(targets.shape)
+    for row, source in enumerate(sources):
+        _, weights, again = copying_looks(params, SPEC, source[source != 0], targets[row])
+        np.testing.assert_allclose(looks[row, :, source != 0].T, weights, atol=1e-6)
+        assert not looks[row, :, source == 0].any()
+        np.testing.assert_allclose(overlaps[row], again, atol=1e-6)
+        assert again[0] == 0.0 and (again[1:] > 0.05).all() and (again <= 1.0 + 1e-9).all()
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, atol=2e-6)
 
 
@@ -82,7 +38,7 @@ def test_of_several_heads_the_mean_is_copied() -> None:
     (source, target), params = batch(), parameters(system)
     shut = {**params, "gate": {"kernel": 0 * params["gate"]["kernel"], "bias": np.full(1, -60.0)}}
     apply = jax.jit(lambda params: system.apply({"params": params}, source, target, mutable=[MAPS]))
-    log_probs, collected = apply(narrow(shut))
+    log_probs, collected = apply(shut)
     (actual,) = system.maps(collected[MAPS]).values()  # type: ignore[union-attr]
     assert actual.weights.shape[1] == 2
     assert float(jnp.abs(actual.weights[:, 0] - actual.weights[:, 1]).max()) > 1e-3

@@ -37,7 +37,7 @@ def test_a_mechanism_that_mixes_its_heads_gives_one_row() -> None:
     spec = {**SPEC, "attention": {"name": "multihead", "heads": 2}}
     assert make(SPEC).hops == 3 and make(spec).hops == 1  # type: ignore[attr-defined]
     projected = make({**SPEC, "attention": {"name": "hops", "hops": 3}})
-    assert parameters(projected, 1)["verdict"]["first"]["kernel"].shape == (8, 6)
+    assert parameters(projected, *batch(1))["verdict"]["first"]["kernel"].shape == (8, 6)
     assert np.isfinite(prepared(spec, 2)[0](prepared(spec, 2)[1], *batch(2))).all()
 
 

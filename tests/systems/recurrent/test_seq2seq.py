@@ -28,14 +28,6 @@ def test_the_decoder_begins_where_the_encoder_ended_in_every_layer() -> None:
     assert all(np.abs(slope).max() > 1e-3 for slope in jax.tree.leaves(jax.grad(loss)(memory)))
 
 
-def test_vocabularies_may_differ() -> None:
-    source, target = batch()
-    system = make(SPEC, target_vocabulary=9)
-    params = jax.eval_shape(system.init, jax.random.key(0), source, target % 9)["params"]
-    assert params["embed_target"]["embedding"].shape == (9, 6)
-    assert params["embed_source"]["embedding"].shape == (VOCABULARY, 6)
-
-
 @pytest.mark.quick
 def test_one_table_wants_one_vocabulary() -> None:
     system = make({**SPECS["transformer"], "share": "all"}, target_vocabulary=VOCABULARY + 1)

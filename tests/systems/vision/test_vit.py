@@ -12,11 +12,10 @@ from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.systems.vision.vit import ViT
-from tests.systems.image_classifiers import SPECS, images_for, make
+from tests.systems.image_classifiers import SPECS, make
 from tests.systems.image_systems import check_padding
 
 VIT = SPECS["vit"]
-READ = images_for(VIT)
 
 
 def test_a_norm_over_the_batch_sees_the_tokens_of_images() -> None:
