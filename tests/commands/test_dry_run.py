@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from tests.commands.tiny import arguments, refused, run_command
+from tests.commands.tiny import arguments, completed, refused
 
 
 def test_what_a_run_takes(tmp_path: Path) -> None:
     workdir = tmp_path / "run"
-    ended = run_command([*arguments("rnnsearch", workdir), "--dry-run"])
-    assert ended.code == 0, ended.err
+    ended = completed([*arguments("rnnsearch", workdir), "--dry-run"])
     lines = dict(line.rsplit("  ", 1) for line in ended.out.splitlines() if "  " in line)
     lines = {name.strip(): value.strip() for name, value in lines.items()}
     sizes = {name: value.replace(",", "") for name, value in lines.items()}

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.commands import main
 from attnlab.data.dates import Dates
-from tests.commands.tiny import CommandResult, refused, run_command, under
+from tests.commands.tiny import CommandResult, completed, refused, run_command, under
 
 
 def generated(run: Path, *flags: str, stdin: str = "3 of may 1967\n") -> CommandResult:
@@ -25,8 +25,7 @@ def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
     sources = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
     expected = (trained / "translations.txt").read_text().splitlines()
     lines = [sources[0], "", *sources[1:3], "  ", sources[3]]
-    ended = run_command(["generate", f"--workdir={trained}"], "\n".join(lines))
-    assert ended.code == 0, ended.err
+    ended = completed(["generate", f"--workdir={trained}"], "\n".join(lines))
     assert ended.out == "\n".join([expected[0], "", *expected[1:3], "", expected[3], ""])
 
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")

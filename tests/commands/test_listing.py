@@ -13,7 +13,7 @@ from attnlab.commands.catalogue import page
 from attnlab.config import find_file
 from attnlab.config.registry import Table
 from attnlab.systems import SYSTEMS
-from tests.commands.tiny import refused, run_command
+from tests.commands.tiny import completed, refused
 
 
 @dataclasses.dataclass
@@ -43,8 +43,7 @@ class Holder:
 
 def listed(*words: str) -> str:
     """What `list` prints, which comes to its end."""
-    ended = run_command(["list", *words])
-    assert ended.code == 0, ended.err
+    ended = completed(["list", *words])
     return ended.out
 
 

@@ -16,7 +16,7 @@ from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import outlook, slots
 from attnlab.experiments.run.selection import Choice, freeze, wanted
-from tests.commands.tiny import refused, run_command
+from tests.commands.tiny import completed, refused, run_command
 from tests.experiments import plans, real, stub
 
 FLAGS = {
@@ -196,8 +196,7 @@ def test_a_dry_run_counts_what_will_run(tmp_path: Path, monkeypatch: pytest.Monk
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2, 3))
     monkeypatch.setattr(running, "draft", lambda file, directory, changes: grown)
     file = real.experiment(tmp_path / "which.py", COMPARE)
-    ended = run_command(["sweep", file, f"--dir={tmp_path}", "--dry-run"])
-    assert ended.code == 0, ended.err
+    ended = completed(["sweep", file, f"--dir={tmp_path}", "--dry-run"])
     runs = len(wanted(grown, Choice.read(tmp_path)))
     assert (runs, len(grown.trials())) == (8, 16)
     assert ended.out.splitlines()[-2] == (

@@ -17,7 +17,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
 from attnlab.records.tracking import Tracking
 from attnlab.training import loop
-from tests.commands.tiny import Runs, arguments, refused, run_command
+from tests.commands.tiny import Runs, arguments, completed, refused, run_command
 from tests.experiments.report.trackers.offline import stand_in, wandb_told
 from tests.experiments.synthetic import sweep
 
@@ -72,8 +72,7 @@ def test_a_run_begun_under_the_old_mask_goes_on_under_it_and_says_so(tmp_path: P
     """Its stored config has no `optimizer.decayed`, and the file of today has another."""
     short = ["optimizer=adamw", "training.steps=4", "training.evaluate_every=0"]
     begun = arguments("transformer", tmp_path / "run", *short, "system.positions=learned")
-    ended = run_command([*begun, "--config.optimizer.decayed=rank"])
-    assert ended.code == 0, ended.err
+    completed([*begun, "--config.optimizer.decayed=rank"])
     manifest = Manifest.read(tmp_path / "run")
     assert manifest is not None
     del manifest.config["optimizer"]["decayed"]

@@ -10,6 +10,7 @@ import pytest
 from attnlab.commands.verify import changes, first_difference
 from attnlab.records.manifest import Manifest
 from tests.commands.tiny import refused, run_command
+from tests.experiments.synthetic import edit
 
 RECORDS = [
     {"step": 2, "split": "train", "loss": 1.5, "tokens": 7.0},
@@ -43,9 +44,7 @@ def test_a_run_comes_out_the_same(searched: Path) -> None:
 def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -> None:
     """It is looked for within the steps that are asked for."""
     changed(copied / "metrics.jsonl", 2, "accuracy", 0.123)  # valid at step 6
-    manifest = json.loads((copied / "manifest.json").read_text())
-    manifest["packages"]["jax"] = "0.0.1"
-    (copied / "manifest.json").write_text(json.dumps(manifest))
+    edit(copied / "manifest.json", packages={"jax": "0.0.1"})
     ended = run_command(["verify", str(copied), "--steps=6"])
     assert ended.code == 1
     assert ended.out.startswith(
