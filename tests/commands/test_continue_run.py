@@ -27,7 +27,6 @@ def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -
     assert f"goes on from step 12 of {parent}; its data begins at step 12 with its" in ended.err
     assert "own plan; no score is compared with one of before" in ended.err
     manifest, old = Manifest.read(tmp_path / "new"), Manifest.read(parent)
-    assert manifest is not None and old is not None
     assert manifest.parent == {
         "workdir": str(parent),
         "config_hash": old.config_hash,
@@ -107,7 +106,6 @@ def test_scores_of_other_rows_are_not_compared_and_a_trial_behind_is_known(
     trial.parent.mkdir(parents=True)
     trial.symlink_to(runs("rnnsearch")[0])
     manifest = Manifest.read(trial)
-    assert manifest is not None
     for changes, joined in (([], True), (["training.evaluate_rows=4"], False)):
         changes = [f"training.after={trial}", "training.steps=15", *changes]
         lineage = lineage_of(configs.prepare(configs.from_dict(manifest.config), changes))

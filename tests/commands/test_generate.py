@@ -113,9 +113,8 @@ def test_a_file_in_a_folder_that_may_not_be_written_to(
     (tmp_path / "out").touch(0o666)
     # tests may run as root, who may write anywhere
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
-    ended = generated(searched, f"--output={tmp_path / 'out'}")
-    assert ended.code == 2
-    assert f"error: --output={tmp_path / 'out'}: you may not write there; name" in ended.err
+    line = refused("generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}")
+    assert f"error: --output={tmp_path / 'out'}: you may not write there; name" in line
 
 
 def test_streams_that_a_caller_has_closed_or_made_ascii(

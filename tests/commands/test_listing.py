@@ -88,17 +88,6 @@ def test_every_system_has_a_small_setting_in_the_config_file_of_its_task() -> No
     assert [name for name, (task, _) in rows.items() if not task or sizes[name] < 1000] == []
 
 
-def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost() -> None:
-    line = next(x for x in listed("mechanisms").splitlines() if x.startswith("multi_step "))
-    can = "self, cross, causal, bidirectional, padding, dense, cache, window, maps exact"
-    assert re.split(r"  +", line) == [
-        *("multi_step", "hops", "2015"),
-        "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
-        f"{can}, positions embedding",
-        *("N (T^2 d + T d^2)", "T d", "1", "N"),
-    ]
-
-
 def test_tasks_say_which_systems_and_data_they_take() -> None:
     lines = {line.split()[0]: line for line in listed("tasks").splitlines()[2:]}
     taken = {

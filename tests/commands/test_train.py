@@ -49,7 +49,6 @@ def test_a_run_leaves_what_the_readme_promises(system: str, runs: Runs) -> None:
     assert records == halves[0] + halves[1]
     assert list((workdir / "tensorboard").iterdir()) and read_records(workdir / "timing.jsonl")
     manifest = Manifest.read(workdir)
-    assert manifest is not None
     assert manifest.config["system"]["name"] == system
     assert set(manifest.data) == {"train", "valid", "test"}
     assert attempts.last_word(attempts.read(workdir))[0] == "done"
@@ -74,7 +73,6 @@ def test_a_run_begun_under_the_old_mask_goes_on_under_it_and_says_so(tmp_path: P
     begun = arguments("transformer", tmp_path / "run", *short, "system.positions=learned")
     completed([*begun, "--config.optimizer.decayed=rank"])
     manifest = Manifest.read(tmp_path / "run")
-    assert manifest is not None
     del manifest.config["optimizer"]["decayed"]
     older = dataclasses.replace(manifest, config_hash=configs.config_hash(manifest.config))
     older.write(tmp_path / "run")
@@ -156,8 +154,7 @@ def test_a_tracked_run_is_one_run_to_its_tracker(
     stand_in(monkeypatch, tmp_path / "packages")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
     command = arguments("rnn_encoder_decoder", tmp_path / "run")
-    wrong = run_command([*command, "--track=wandbb"])
-    assert wrong.code == 2 and wrong.err.count("\n") == 1 and "'wandb'" in wrong.err
+    assert "'wandb'" in refused(*command, "--track=wandbb")
     assert not (tmp_path / "run").exists()
     for flags in (["--track=wandb"], []):
         assert run_command([*command, *flags]).code == 0
@@ -181,6 +178,5 @@ def test_a_tracked_run_is_one_run_to_its_tracker(
 def test_a_tracker_is_refused_before_anything_begins(tmp_path: Path, command: list[str]) -> None:
     directory = sweep(tmp_path / "made", {"additive": (0.9,)}) if command == ["work"] else tmp_path
     folder = [str(directory)] if command == ["work"] else [f"--dir={directory / 'new'}"]
-    ended = run_command([*command, *folder, "--track=mlflow:file.db"])
-    assert ended.code == 2 and ended.err.count("\n") == 1 and "mlflow:http://HOST:PORT" in ended.err
+    assert "mlflow:http://HOST:PORT" in refused(*command, *folder, "--track=mlflow:file.db")
     assert not (directory / "tracking.json").exists() and not (directory / "new").exists()

@@ -3,7 +3,6 @@ learns is asked in test_kill_resume.py and commands/test_several_processes.py.
 """
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.flags import FAST
+from tests.processes.test_meeting import port
 from tests.training.hosts import PROCESSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,9 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.full
 def test_what_processes_tell_each_other(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
+    address = f"localhost:{port()}"
     flags = f"{FAST} --xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=2"
     own = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     environment = {**os.environ, **own}
