@@ -34,27 +34,24 @@ def environment() -> dict[str, str]:
     return kept | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
 
 
-def launch(
-    *argv: str | bytes, stdin: bytes = b"", stdout: Any = subprocess.PIPE, start: bool = False
-) -> CommandResult:
+def launch(*argv: str | bytes, stdin: bytes = b"", start: bool = False) -> CommandResult:
     """`launch.py ...` from the repository root: in this process, which takes a tenth of the time,
     or with `start` as a user starts it, and so wherever that makes a difference.
     """
     words = [one for one in argv if isinstance(one, str)]
-    if not (start or stdout != subprocess.PIPE or len(words) < len(argv)):
+    if not (start or len(words) < len(argv)):
         with mock.patch.object(sys, "argv", ["launch.py", *words]), contextlib.chdir(ROOT):
             return run_command(words, stdin)
     done = subprocess.run(
         [sys.executable, "launch.py", *argv],
         input=stdin,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         cwd=ROOT,
         env=environment(),
         timeout=300,
         check=False,
     )
-    return CommandResult(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+    return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def refused(done: CommandResult, *words: str, begun: bool = False) -> str:

@@ -179,15 +179,6 @@ def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
     assert (run / "metrics.jsonl").read_bytes() == (shared / "run/metrics.jsonl").read_bytes()
 
 
-@pytest.mark.full
-@needs_dev_full
-def test_a_full_disk_for_translations(shared: Path) -> None:
-    with open("/dev/full", "w") as full:
-        done = launch("generate", f"--workdir={shared / 'run'}", stdin=b"satz 1\n", stdout=full)
-    assert done.code == 2
-    refused(done, "No space left on device")
-
-
 # --- evaluate, generate, inspect ---
 
 

@@ -20,7 +20,7 @@ from attnlab.records.stream import read_records
 from tests.commands.tiny import completed, run_command
 from tests.training.toy import run, settings
 
-PATCHED, MOUNTED = "patched", pytest.param("mounted", marks=pytest.mark.full)
+MOUNTED = pytest.param("mounted", marks=pytest.mark.full)
 TRAIN = ["train", "--config=configs/translation.py:rnnsearch", "--workdir={folder}/new"]
 SWEEP = ["sweep", "experiments/quickstart.py", "--dir={folder}/sweep"]
 PREPARE = ["prepare", "--from={folder}/text.txt", "--to={folder}/shards"]
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_is_one_line(read_only: Path, words: list[str]) -
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("read_only", [PATCHED, MOUNTED], indirect=True)
+@pytest.mark.parametrize("read_only", ["patched", MOUNTED], indirect=True)
 def test_a_run_on_a_disk_that_may_only_be_read_can_be_scored(read_only: Path) -> None:
     completed(["evaluate", f"--workdir={read_only}/run"])
 

@@ -12,6 +12,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.api.training import default_workdir
+from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
@@ -96,13 +97,25 @@ def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "state"), [(RuntimeError("boom"), "failed"), (KeyboardInterrupt(), "interrupted")]
+    ("error", "state", "reached"),
+    [
+        (RuntimeError("boom"), "failed", 5),
+        (KeyboardInterrupt(), "interrupted", 5),
+        (UserError("no space"), "pending", 0),
+    ],
 )
-def test_an_error_of_our_own_is_left_in_the_status(
-    error: BaseException, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_after_the_beginning_is_left_in_the_status(
+    error: BaseException,
+    state: str,
+    reached: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """One before it leaves no record."""
+
     def broken(run: Any, session: Any) -> None:
-        session.attempts[0].at(5)
+        if reached:
+            session.attempts[0].at(reached)
         raise error
 
     monkeypatch.setattr(loop, "train", broken)
@@ -110,9 +123,11 @@ def test_an_error_of_our_own_is_left_in_the_status(
         with pytest.raises(RuntimeError, match="boom"):
             run_command(arguments("rnnsearch", tmp_path / "run"))
     else:
-        assert run_command(arguments("rnnsearch", tmp_path / "run")).code == 130
+        code = run_command(arguments("rnnsearch", tmp_path / "run")).code
+        assert code == (130 if reached else 2)
     ended, step, message = attempts.last_word(attempts.read(tmp_path / "run"))
-    assert (ended, step) == (state, 5) and type(error).__name__ in message
+    assert (ended, step) == (state, reached)
+    assert message == (f"{type(error).__name__}: {error}" if reached else "")
 
 
 @pytest.mark.quick

@@ -5,7 +5,6 @@ has changed.
 import io
 import os
 import pwd
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,10 @@ import jax
 import pytest
 
 from attnlab import config as configs
-from attnlab.errors import UserError
 from attnlab.progress import Progress
-from attnlab.records import attempts
-from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.tasks import TASKS
-from attnlab.training import loop
 from attnlab.training.run import Run, start_jax
-from attnlab.training.session import Interrupt, Outcome, Session
 from tests.commands.tiny import on_files
 from tests.refusals import check_refused
 
@@ -129,15 +123,12 @@ def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
     check_refused(words, prepared(config(files), workdir).describe, progress())
 
 
-def test_a_lost_vocabulary_is_learned_again(files: list[str], tmp_path: Path) -> None:
+def test_a_lost_vocabulary_is_not_replaced_by_another(files: list[str], tmp_path: Path) -> None:
+    """That the same one is learned again: tests/test_bad_input.py."""
     workdir = tmp_path / "run"
     workdir.mkdir()
     prepared(config(files), workdir).describe(progress())
     (copy,) = (workdir / "vocabulary").iterdir()
-    content = copy.read_bytes()
-    copy.unlink()
-    prepared(config(files), workdir).describe(progress())
-    assert copy.read_bytes() == content
     manifest = Manifest.read(workdir)
     assert {*manifest.vocabulary} == {copy.name}
     manifest.vocabulary[copy.name] = "0" * 64  # as if another version of the library had learned it
@@ -146,25 +137,3 @@ def test_a_lost_vocabulary_is_learned_again(files: list[str], tmp_path: Path) ->
     words = "has lost its vocabulary, and the data gives another one now"
     check_refused(words, prepared(config(files), workdir).describe, progress())
     assert not copy.exists()
-
-
-def test_an_error_after_the_beginning_is_left_in_the_status(
-    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One before it leaves the folder as it was."""
-    workdir = tmp_path / "run"
-
-    def early(*arguments: Any) -> Outcome:
-        raise UserError("no space")
-
-    def late(*arguments: Any) -> Outcome:
-        (attempt,) = arguments[-1].attempts
-        attempt.at(3)
-        raise ValueError("boom")
-
-    for broken, error in ((early, UserError), (late, ValueError)):
-        monkeypatch.setattr(loop, "train", broken)
-        with RunLock(workdir), Interrupt() as interrupt, progress() as shown, pytest.raises(error):
-            prepared(config(files), workdir).fit(Session(shown, interrupt, time.perf_counter()))
-        assert (attempts.read(workdir) == []) == (broken is early)
-    assert attempts.last_word(attempts.read(workdir)) == ("failed", 3, "ValueError: boom")
