@@ -6,7 +6,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.commands import COMMANDS, main, show
-from tests.commands.tiny import refused, run_command
+from tests.commands.tiny import run_command
 
 RNNSEARCH = "configs/translation.py:rnnsearch"
 FILES = (
@@ -95,4 +95,5 @@ def test_help_and_after_a_config_its_settings(
     ],
 )
 def test_a_mistake_is_one_line(argv: list[str], words: str) -> None:
-    assert words in refused(*argv)
+    ended = run_command(argv)
+    assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1
