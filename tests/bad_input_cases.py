@@ -169,6 +169,10 @@ CONFIGS: Mapping[str, tuple[str, list[str]]] = {
         ["config.training.stesp: no such key", "did you mean 'training.steps'"],
     ),
     "indivisible heads": (f"{TRANSFORMER} system.encoder_attention.heads=3", HEADS),
+    "unknown mechanism": (
+        f"{RNNSEARCH} system.attention=singel",
+        ["config.system.attention: unknown mechanism 'singel'", "did you mean 'single'?"],
+    ),
     "shared tables without a shared vocabulary": (
         f"{TRANSFORMER} system.share=all vocabulary.shared=false",
         ["share='all' needs one vocabulary", "vocabulary.shared=true or share='output'"],

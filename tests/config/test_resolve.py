@@ -298,6 +298,11 @@ UNSET = "from ml_collections import config_dict as c\n" + giving(
 )
 STORED = "import pathlib\n" + giving("{'system': {'name': 'stacked', 'layers': pathlib.Path('.')}}")
 BROKEN = [
+    ("x = 1\n", "no function get_config"),
+    (giving("1 / 0"), "broken.py:2: ZeroDivisionError: division by zero"),
+    ("def get_config(argument)\n    pass\n", "broken.py:1: SyntaxError"),
+    ("import no_such_module_here\n", "broken.py:1: ModuleNotFoundError"),
+    (giving(3), "returned int, expected a dict or ml_collections.ConfigDict"),
     ("def get_config():\n    return 0\n", "takes no argument, leave out ':recurrent'"),
     (OWN_ERROR, "no recurrent"),
     (UNSET, "required placeholder"),
