@@ -116,3 +116,4 @@ def test_models_of_other_kinds_need_no_data_either(name: str, tmp_path: Path) ->
     folder = tmp_path / "model"
     models.folder(name, folder) if name == "images/vit" else pair_folders.t5(folder)
     completed(["import", f"--from={folder}", f"--workdir={tmp_path / 'run'}"])
+    assert (tmp_path / "run" / "manifest.json").is_file()
