@@ -34,27 +34,24 @@ def environment() -> dict[str, str]:
     return kept | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
 
 
-def launch(
-    *argv: str | bytes, stdin: bytes = b"", stdout: Any = subprocess.PIPE, start: bool = False
-) -> CommandResult:
+def launch(*argv: str | bytes, stdin: bytes = b"", start: bool = False) -> CommandResult:
     """`launch.py ...` from the repository root: in this process, which takes a tenth of the time,
     or with `start` as a user starts it, and so wherever that makes a difference.
     """
     words = [one for one in argv if isinstance(one, str)]
-    if not (start or stdout != subprocess.PIPE or len(words) < len(argv)):
+    if not (start or len(words) < len(argv)):
         with mock.patch.object(sys, "argv", ["launch.py", *words]), contextlib.chdir(ROOT):
             return run_command(words, stdin)
     done = subprocess.run(
         [sys.executable, "launch.py", *argv],
         input=stdin,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         cwd=ROOT,
         env=environment(),
         timeout=300,
         check=False,
     )
-    return CommandResult(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+    return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def refused(done: CommandResult, *words: str, begun: bool = False) -> str:
@@ -136,18 +133,12 @@ def settings(data: Path, workdir: Path) -> list[str]:
 
 def rewrite_config(workdir: Path, key: str, value: Any) -> None:
     """Make the run in `workdir` one of another config: `key` and the hash that goes with it."""
-    from attnlab.config.tree import config_hash
+    from attnlab.config.tree import config_hash, from_dict, to_dict
+    from tests.experiments.synthetic import edit
 
-    path = workdir / "manifest.json"
-    manifest = json.loads(path.read_text())
-    *nodes, last = key.split(".")
-    node = manifest["config"]
-    for name in nodes:
-        node = node[name]
-    assert last in node
-    node[last] = value
-    manifest["config_hash"] = config_hash(manifest["config"])
-    path.write_text(json.dumps(manifest))
+    config = from_dict(json.loads((workdir / "manifest.json").read_text())["config"])
+    config.update_from_flattened_dict({key: value})
+    edit(workdir / "manifest.json", config=to_dict(config), config_hash=config_hash(config))
 
 
 def truncate(path: Path) -> None:

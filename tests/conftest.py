@@ -172,7 +172,7 @@ def _train(system: str, folder: Path) -> None:
     (folder / "ended.json").write_text(json.dumps(dataclasses.asdict(ended)))
 
 
-@pytest.fixture(params=["rnnsearch", "transformer"])
+@pytest.fixture(params=["rnnsearch", pytest.param("transformer", marks=pytest.mark.full)])
 def trained(request: pytest.FixtureRequest, runs: Runs) -> Path:
     """The workdir of a finished run of each system."""
     return runs(request.param)[0]

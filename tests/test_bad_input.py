@@ -66,10 +66,6 @@ def again(shared: Path, run: Path) -> list[str]:
     return ["train", *settings(shared / "text", run)]
 
 
-def same_numbers(shared: Path, run: Path) -> bool:
-    return (run / "metrics.jsonl").read_bytes() == (shared / "run" / "metrics.jsonl").read_bytes()
-
-
 # --- train: configs and data ---
 
 
@@ -180,16 +176,7 @@ def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
     assert contents(run / "checkpoints") == kept
     events.rename(run / "events.jsonl")
     assert launch(*again(shared, run)).code == 0
-    assert same_numbers(shared, run)
-
-
-@pytest.mark.full
-@needs_dev_full
-def test_a_full_disk_for_translations(shared: Path) -> None:
-    with open("/dev/full", "w") as full:
-        done = launch("generate", f"--workdir={shared / 'run'}", stdin=b"satz 1\n", stdout=full)
-    assert done.code == 2
-    refused(done, "No space left on device")
+    assert (run / "metrics.jsonl").read_bytes() == (shared / "run/metrics.jsonl").read_bytes()
 
 
 # --- evaluate, generate, inspect ---

@@ -1,7 +1,6 @@
 """The command line teaches by its help, and answers every mistake with one line."""
 
 import argparse
-import dataclasses
 import errno
 import pathlib
 import subprocess
@@ -11,11 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from attnlab import commands, config
+from attnlab import commands
 from attnlab.commands import Command, main, take_overrides
-from attnlab.config.schema import Node
 from attnlab.errors import UserError
-from attnlab.training.settings import Training
 
 LAUNCH = pathlib.Path(__file__).parents[1] / "launch.py"
 
@@ -112,36 +109,6 @@ def test_overrides_stop_at_a_double_dash() -> None:
     assert take_overrides(["--config.a=1", *rest]) == (["a=1"], rest)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Short(Node):
-    """A config of one node."""
-
-    training: Training
-
-
-def test_a_wrong_config_is_one_line(
-    toy: Callable[..., int], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "toy.py").write_text(
-        "import ml_collections\ndef get_config(argument): return"
-        " ml_collections.ConfigDict({'training': {'steps': 3}})\n"
-    )
-
-    def run(arguments: argparse.Namespace) -> int:
-        found = config.load(arguments.config, arguments.overrides, Short)
-        return int(found.training.steps)
-
-    assert toy(run, "--config=toy.py:x", "--config.training.steps=9") == 9
-    assert toy(run, "--config=toy.py:x", "--config.trainin.stesp=9") == 2
-    assert toy(run, "--config=tyo.py:x") == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
-    assert lines[0].endswith(
-        "error: config.trainin.stesp: no such key; did you mean 'training.steps' or 'training.stop' or 'training.rates'?"
-    )
-    assert lines[1].endswith("error: no config file 'tyo.py'; did you mean 'toy.py'?")
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -173,16 +140,3 @@ def test_an_error_of_our_own_keeps_its_traceback(toy: Callable[..., int]) -> Non
     lost = ModuleNotFoundError("No module named 'attnlab.lost'", name="attnlab.lost")
     with pytest.raises(ModuleNotFoundError):
         toy(lambda arguments: raised(lost))
-
-
-def test_a_users_own_file_is_found_from_where_they_stand(
-    toy: Callable[..., int], tmp_path: pathlib.Path
-) -> None:
-    (tmp_path / "my_own_thing.py").write_text("value = 11\n")
-
-    def run(arguments: argparse.Namespace) -> int:
-        import importlib
-
-        return int(importlib.import_module("my_own_thing").value)
-
-    assert toy(run) == 11

@@ -64,7 +64,7 @@ TRACKERS = "experiments.report.trackers"
 LIGHT_FILES = {
     "": "config commands progress errors",
     "config": "registry",
-    "records": "files provenance measures items",
+    "records": "attempts files provenance measures items",
     "pages": "html svg tables formats",
     "experiments": "define plan run report",
     "experiments.run": "worker searching studies",

@@ -17,10 +17,10 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.records.stream import read_records
-from tests.commands.tiny import run_command
+from tests.commands.tiny import completed, run_command
 from tests.training.toy import run, settings
 
-PATCHED, MOUNTED = "patched", pytest.param("mounted", marks=pytest.mark.full)
+MOUNTED = pytest.param("mounted", marks=pytest.mark.full)
 TRAIN = ["train", "--config=configs/translation.py:rnnsearch", "--workdir={folder}/new"]
 SWEEP = ["sweep", "experiments/quickstart.py", "--dir={folder}/sweep"]
 PREPARE = ["prepare", "--from={folder}/text.txt", "--to={folder}/shards"]
@@ -82,10 +82,9 @@ def test_what_cannot_be_written_is_one_line(read_only: Path, words: list[str]) -
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("read_only", [PATCHED, MOUNTED], indirect=True)
+@pytest.mark.parametrize("read_only", ["patched", MOUNTED], indirect=True)
 def test_a_run_on_a_disk_that_may_only_be_read_can_be_scored(read_only: Path) -> None:
-    ended = run_command(["evaluate", f"--workdir={read_only}/run"])
-    assert ended.code == 0, ended.err
+    assert "nats" in completed(["evaluate", f"--workdir={read_only}/run"]).out
 
 
 @pytest.mark.quick

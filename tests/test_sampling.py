@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
-from attnlab.errors import UserError
 from tests import sampling
+from tests.refusals import check_refused
 from tests.rounding import assert_close
 
 PARTS = {"mechanism": range(12), "score": range(7), "test": range(5)}
@@ -41,8 +41,7 @@ def test_a_seed_draws_the_same_again_and_another_others(monkeypatch: pytest.Monk
 
 def test_what_is_not_a_number_of_cases_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for cases, seed in (("some", ""), ("-1", ""), ("", "x")):
-        with pytest.raises(UserError, match=r"ATTNLAB_(CASES|SEED)='\S+' is not"):
-            drawn(monkeypatch, cases, seed)
+        check_refused(r"ATTNLAB_(CASES|SEED)='\S+' is not", drawn, monkeypatch, cases, seed)
 
 
 pytest_plugins = ["pytester"]

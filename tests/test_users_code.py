@@ -305,14 +305,6 @@ def test_of_several_processes_it_is_told_by_the_one_that_does_the_work(
     assert len(told) == 1 and "own.py:2: SystemExit: 0" in told[0]
 
 
-def test_errors_of_ours_are_not_blamed_on_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.commands import listing
-
-    monkeypatch.setattr(listing, "table", None)
-    with pytest.raises(TypeError, match="not callable"):
-        run_command(["list"])
-
-
 OPTAX = [
     ("optimizer=optax:lion optimizer.mask=biases", "optimizer.mask='biases': expected None"),
     ("optimizer=optax:adamw optimizer.learning_rate=0.1", "optimizer.learning_rate: no such key"),

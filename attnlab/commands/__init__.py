@@ -43,76 +43,48 @@ class Command:
     several: bool = False
 
 
-COMMANDS: Mapping[str, Command] = {
-    "train": Command(".train", "train a model; the same command again resumes it", several=True),
-    "continue": Command(
-        ".continue_run", "a run goes on in a new folder, longer or otherwise", several=True
-    ),
-    "evaluate": Command(
-        ".evaluate",
-        "score a trained model: perplexity, accuracy, BLEU, whatever its task measures",
-        several=True,
-    ),
-    "generate": Command(".generate", "translate, label or continue lines from stdin or a file"),
-    "score": Command(
-        ".score",
-        "how likely texts are, token by token; which candidate is likelier; lm-eval's tasks",
-    ),
-    "inspect": Command(
-        ".inspect_maps", "the attention maps of given texts: one interactive page, and pictures"
-    ),
-    "analyse": Command(
-        ".analyse", "what the heads of a run look at, and what each layer and head is worth"
-    ),
-    "sweep": Command(
-        ".sweep", "run an experiment, from trials to a report; resumes too", "overrides"
-    ),
-    "status": Command(".status", "how far a sweep is", "nothing"),
-    "stop": Command(".stop", "stop one trial of a sweep for good", "nothing"),
-    "work": Command(
-        ".work", "take trials of a sweep, on any machine that sees its folder", "nothing"
-    ),
-    "report": Command(
-        ".report", "what a sweep has shown: tables, intervals, verdict, one HTML page", "nothing"
-    ),
-    "compare": Command(
-        ".compare", "two sweeps side by side, and what differs between them", "nothing"
-    ),
-    "preview": Command(".preview", "what is in tables of data", "overrides"),
-    "diff": Command(".diff", "two runs: the settings that differ, then the results", "nothing"),
-    "prepare": Command(
-        ".prepare", "a large corpus as shards of ids, which training reads from disk", "nothing"
-    ),
-    "import": Command(
-        ".import_model",
-        "a run from a folder of transformers (GPT-2, Llama, ...), not yet trained here",
-        "overrides",
-    ),
-    "export": Command(
-        ".export",
-        "a run for transformers, peft or NumPy, or its card; a sweep's trials for a tracker",
-        "nothing",
-    ),
-    "prune": Command(
-        ".prune", "what the states of finished runs take on the disk, and take it", "nothing"
-    ),
-    "verify": Command(
-        ".verify", "repeat a recorded run and say whether it comes out the same", "nothing"
-    ),
-    "show": Command(
-        ".show", "print a config: every setting, its value and what it means", "overrides"
-    ),
-    "cost": Command(
-        ".cost",
-        "what mixers cost over the length of a text: counted, compiled and measured",
-        "nothing",
-    ),
-    "list": Command(
-        ".listing", "what there is: mechanisms, systems, data, configs, ...", "nothing"
-    ),
+_ABOUT = {
+    "train": "train a model; the same command again resumes it",
+    "continue": "a run goes on in a new folder, longer or otherwise",
+    "evaluate": "score a trained model: perplexity, accuracy, BLEU, whatever its task measures",
+    "generate": "translate, label or continue lines from stdin or a file",
+    "score": "how likely texts are, token by token; which candidate is likelier; lm-eval's tasks",
+    "inspect": "the attention maps of given texts: one interactive page, and pictures",
+    "analyse": "what the heads of a run look at, and what each layer and head is worth",
+    "sweep": "run an experiment, from trials to a report; resumes too",
+    "status": "how far a sweep is",
+    "stop": "stop one trial of a sweep for good",
+    "work": "take trials of a sweep, on any machine that sees its folder",
+    "report": "what a sweep has shown: tables, intervals, verdict, one HTML page",
+    "compare": "two sweeps side by side, and what differs between them",
+    "preview": "what is in tables of data",
+    "diff": "two runs: the settings that differ, then the results",
+    "prepare": "a large corpus as shards of ids, which training reads from disk",
+    "import": "a run from a folder of transformers (GPT-2, Llama, ...), not yet trained here",
+    "export": "a run for transformers, peft or NumPy, or its card; a sweep's trials for a tracker",
+    "prune": "what the states of finished runs take on the disk, and take it",
+    "verify": "repeat a recorded run and say whether it comes out the same",
+    "show": "print a config: every setting, its value and what it means",
+    "cost": "what mixers cost over the length of a text: counted, compiled and measured",
+    "list": "what there is: mechanisms, systems, data, configs, ...",
 }
-"""All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package.
-Nor is one called `import`, which is no name."""
+_SEVERAL = ("train", "continue", "evaluate")
+_ON_RUNS = (*_SEVERAL, "generate", "score", "inspect", "analyse")
+_WITH_OVERRIDES = ("sweep", "preview", "import", "show")
+_MODULES = {"continue": "continue_run", "inspect": "inspect_maps", "list": "listing"}
+_MODULES |= {"import": "import_model"}
+"""Of commands whose modules are called otherwise: a submodule's name hides the builtin in this package, and
+others are no names."""
+COMMANDS: Mapping[str, Command] = {
+    name: Command(
+        f".{_MODULES.get(name, name)}",
+        about,
+        "run" if name in _ON_RUNS else "overrides" if name in _WITH_OVERRIDES else "nothing",
+        several=name in _SEVERAL,
+    )
+    for name, about in _ABOUT.items()
+}
+"""All commands."""
 
 CONFIGS = """\
 configs:

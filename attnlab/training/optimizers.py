@@ -35,23 +35,19 @@ from attnlab.training.arguments import pack, unpack
 from attnlab.training.hyperparameters import numbers
 from attnlab.training.kinds import MASKS
 
+
+def _paths(names: str) -> dict[str, str]:
+    """Returns the dotted paths of functions of this module, by name."""
+    return {name: f"{__name__}:{name}" for name in names.split()}
+
+
 OPTIMIZERS: Table[Callable[..., optax.GradientTransformation]] = Table(
-    "optimizer",
-    {
-        name: f"{__name__}:{name}"
-        for name in ("adam", "adamw", "adafactor", "sgd", "adadelta", "adagrad")
-    },
-    given=("learning_rate",),
+    "optimizer", _paths("adam adamw adafactor sgd adadelta adagrad"), given=("learning_rate",)
 )
 decay_mask = MASKS["rank"]
 """The older name of this mask, for optimizers of users; new ones take `MASKS["kind"]`."""
 SCHEDULES: Table[Callable[..., optax.Schedule]] = Table(
-    "schedule",
-    {
-        name: f"{__name__}:{name}"
-        for name in ("constant", "inverse_sqrt", "cosine", "linear", "stepped")
-    },
-    given=("steps",),
+    "schedule", _paths("constant inverse_sqrt cosine linear stepped"), given=("steps",)
 )
 Spec = Mapping[str, object]
 """A config node, `{"name": ..., field: value, ...}`."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
 from benchmarks import accelerator
+from tests.refusals import check_refused
 
 ALL = pytest.param(list(accelerator.PARTS), marks=pytest.mark.full)
 
@@ -27,5 +27,4 @@ def test_every_part_leaves_its_table(
     assert list(tables) == parts and len(wrong) == len({"mixers", "attention"} & {*parts})
     assert (tmp_path / "accelerator.md").read_text().count("### ") == len(parts)
     monkeypatch.setattr(sys, "argv", [""])
-    with pytest.raises(UserError, match="no accelerator: JAX computes on the processor alone"):
-        accelerator.main()
+    check_refused("no accelerator: JAX computes on the processor alone", accelerator.main)

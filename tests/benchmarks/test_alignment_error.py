@@ -5,8 +5,8 @@ import pathlib
 import pytest
 
 from attnlab.analysis.alignment import Gold
-from attnlab.errors import UserError
 from benchmarks.alignment_error import Pair, read_pairs, score, spaced
+from tests.refusals import check_refused
 
 
 def corpus(folder: pathlib.Path, links: str = "0-1 1p0\n0-0\n") -> str:
@@ -33,8 +33,7 @@ def test_pairs_are_read_in_either_direction(tmp_path: pathlib.Path) -> None:
 def test_files_that_do_not_fit_together_are_told(
     tmp_path: pathlib.Path, links: str, complaint: str
 ) -> None:
-    with pytest.raises(UserError, match=complaint):
-        read_pairs(corpus(tmp_path, links), "en", "fr", flip=False)
+    check_refused(complaint, read_pairs, corpus(tmp_path, links), "en", "fr", flip=False)
 
 
 def test_rows_have_counts_and_percentages_of_the_pairs_that_are_short_enough(

@@ -6,6 +6,7 @@ from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from benchmarks import by_length, looks
+from tests.refusals import check_refused
 
 pytestmark = pytest.mark.quick
 
@@ -63,8 +64,7 @@ def test_sentences_by_length() -> None:
     short, long = by_length.by_length([5, 1, 9, 1], 2)
     assert short.tolist() == [1, 3] and long.tolist() == [0, 2]
     for parts in (0, 5):
-        with pytest.raises(UserError, match=f"--parts={parts}: expected 1 to 4"):
-            by_length.by_length([5, 1, 9, 1], parts)
+        check_refused(f"--parts={parts}: expected 1 to 4", by_length.by_length, [5, 1, 9, 1], parts)
     lines, references = ["a b c d e", "x"], ["a b c d e", "y"]
     assert by_length.bleu(lines, references, np.array([0]), False) == pytest.approx(100.0)
     assert by_length.bleu(lines, references, np.array([1]), False) < 1.0
@@ -92,5 +92,4 @@ def test_runs_that_cannot_be_looked_at(
         (["bad", "worse"], "none of these runs can be looked at"),
     ):
         monkeypatch.setattr("sys.argv", ["looks", *runs])
-        with pytest.raises(UserError, match=message):
-            looks.main()
+        check_refused(message, looks.main)

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from attnlab.pages.tables import number
-from tests.commands.tiny import Runs, refused, run_command
+from tests.commands.tiny import Runs, completed, refused
 
 
 def test_a_page_and_tables(runs: Runs, tmp_path: Path) -> None:
     """The numbers of the page are those of the files; the table fits 100 columns."""
     workdir, out = runs("transformer")[0], tmp_path / "inside"
-    ended = run_command(["analyse", str(workdir), "--examples=4", f"--output={out}"])
-    assert ended.code == 0, ended.err
+    ended = completed(["analyse", str(workdir), "--examples=4", f"--output={out}"])
     names = {"analysis.html", "atlas.html", "maps.npz", "heads.csv", "costs.csv"}
     names |= {"costs.png", "pruning.png"}
     assert {path.name for path in out.iterdir()} == names

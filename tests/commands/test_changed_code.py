@@ -14,7 +14,7 @@ import pytest
 from attnlab.config import config_hash
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.records.manifest import Manifest
-from tests.commands.tiny import SHARED, SMALL, CommandResult, run_command, under
+from tests.commands.tiny import CommandResult, on_files, refused, run_command
 
 MINE = '''
 """Additive attention, blunted."""
@@ -44,6 +44,12 @@ def get_config(argument=""):
 '''
 
 
+def forget() -> None:
+    """Nothing of the user's is imported yet."""
+    for name in ("mine", "blunt"):
+        sys.modules.pop(name, None)
+
+
 class Folder:
     """A user's folder: where they stand, with a run in it."""
 
@@ -53,11 +59,8 @@ class Folder:
         self.train.append("--config.parallel.devices=1")
 
     def call(self, *argv: str, stdin: str = "") -> CommandResult:
-        """A command, as a process of its own would see the folder: nothing of the user's is
-        imported yet.
-        """
-        for name in ("mine", "blunt"):
-            sys.modules.pop(name, None)
+        """A command, as a process of its own would see the folder."""
+        forget()
         return run_command([*argv], stdin)
 
     def whole(self, command: list[str]) -> list[str]:
@@ -68,9 +71,8 @@ class Folder:
 
     def refused(self, *argv: str) -> str:
         """The one line of a command that ends with 2."""
-        ended = self.call(*argv, stdin="a\n")
-        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
-        return ended.err
+        forget()
+        return refused(*argv, stdin="a\n")
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +81,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("user")
     (path / "mine.py").write_text(MINE)
     (path / "blunt.py").write_text("BY = 0.5\n")
-    (path / "data").mkdir()
-    for split, count in (("train", 64), ("valid", 8), ("test", 4)):
-        for side in ("de", "en"):
-            (path / "data" / f"{split}.{side}").write_text(
-                "".join(f"{side} {number} words\n" for number in range(count))
-            )
-    settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
-    settings += ["data=files", *under("data", directory="data", source="de", target="en")]
+    settings = on_files(path / "data", "data", train=64, valid=8, test=4)
     settings.append("system.attention=mine:Mine")
     (path / "settings.py").write_text(SETTINGS.format(overrides=settings))
     with pytest.MonkeyPatch.context() as patch:
@@ -104,8 +99,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.chdir(tmp_path / "user")
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
     yield Folder(tmp_path / "user")
-    for name in ("mine", "blunt"):
-        sys.modules.pop(name, None)
+    forget()
 
 
 USES = [["evaluate"], ["generate"], ["inspect", "--source=de 1"], ["evaluate", "--ensemble=other"]]
@@ -279,7 +273,6 @@ def test_data_that_changed_in_place_is_refused(folder: Folder) -> None:
     assert words in folder.refused("evaluate", "--workdir=run")
     assert words in folder.refused("evaluate", "--workdir=run", "--config.data.directory=data")
     manifest = Manifest.read("run")
-    assert manifest is not None
     del manifest.config["data"]["test"]  # a setting that an older run does not have
     older = dataclasses.replace(manifest, config_hash=config_hash(manifest.config))
     older.write("run")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import CommandResult, refused, run_command, train, under
+from tests.commands.tiny import CommandResult, completed, refused, run_command, train, under
 
 SMALL = [
     *under("system", embedding=8, width=8, hidden=8),
@@ -74,8 +74,7 @@ def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, CommandResu
     else:
         lines = ["anna sings\tanna sleeps", "", "ben runs and emma waits\tben jogs"]
         labels, fields = {"entailment", "neutral", "contradiction"}, 2
-    ended = run_command(command, "\n".join(lines))
-    assert ended.code == 0, ended.err
+    ended = completed(command, "\n".join(lines))
     first, blank, last = ended.out.splitlines()
     assert blank == "" and {first, last} <= labels
     assert "expected" in refused(*command, stdin="\t".join(["a"] * (3 - fields)))
@@ -90,8 +89,7 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, CommandResult], tmp_path: 
     command = ["inspect", f"--workdir={workdir}", f"--output={tmp_path}", "--source=anna sings"]
     pair = [*command, "--target=anna does not sing"]
     right, wrong = (command, pair) if file == "classification" else (pair, command)
-    ended = run_command(right)
-    assert ended.code == 0, ended.err
+    ended = completed(right)
     arrays = np.load(tmp_path / "0.npz")
     assert arrays["attention"].shape == (1, 2, len(arrays["source_tokens"]))
     assert (tmp_path / "0-attention.png").is_file()

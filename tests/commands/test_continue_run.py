@@ -11,7 +11,7 @@ from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import BEFORE, read_records
 from attnlab.training.parent import lineage_of
-from tests.commands.tiny import Runs, refused, run_command
+from tests.commands.tiny import Runs, completed, refused, run_command
 
 LONGER = "--config.training.steps=15"
 
@@ -23,12 +23,10 @@ def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -
     parent, _ = runs("rnnsearch")
     words = ["continue", str(parent), f"--workdir={tmp_path / 'new'}", LONGER]
     words += ["--config.batch.size=8", "--config.schedule.peak=1e-4"]
-    ended = run_command(words)
-    assert ended.code == 0, ended
+    ended = completed(words)
     assert f"goes on from step 12 of {parent}; its data begins at step 12 with its" in ended.err
     assert "own plan; no score is compared with one of before" in ended.err
     manifest, old = Manifest.read(tmp_path / "new"), Manifest.read(parent)
-    assert manifest is not None and old is not None
     assert manifest.parent == {
         "workdir": str(parent),
         "config_hash": old.config_hash,
@@ -95,8 +93,7 @@ def test_a_dry_run_of_a_run_that_goes_on_counts_its_own_steps(
     if words:
         assert words in refused(*flags)
         return
-    ended = run_command(flags)
-    assert ended.code == 0, ended.err
+    ended = completed(flags)
     assert "\n3 steps " in ended.out and "first 3 batches after step 12," in ended.out
     assert re.search("largest batch +8x", ended.out)
 
@@ -109,7 +106,6 @@ def test_scores_of_other_rows_are_not_compared_and_a_trial_behind_is_known(
     trial.parent.mkdir(parents=True)
     trial.symlink_to(runs("rnnsearch")[0])
     manifest = Manifest.read(trial)
-    assert manifest is not None
     for changes, joined in (([], True), (["training.evaluate_rows=4"], False)):
         changes = [f"training.after={trial}", "training.steps=15", *changes]
         lineage = lineage_of(configs.prepare(configs.from_dict(manifest.config), changes))

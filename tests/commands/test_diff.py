@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from attnlab import config as configs
-from attnlab.config.tree import config_hash
-from tests.commands.tiny import refused, run_command
+from tests.bad_input_cases import rewrite_config
+from tests.commands.tiny import completed, refused, run_command
+from tests.experiments.synthetic import edit
 
 
 @pytest.fixture
@@ -21,19 +22,14 @@ def two(searched: Path, tmp_path: Path) -> tuple[Path, Path]:
         folder.mkdir(parents=True)
         for name in ("manifest.json", "results.json"):
             shutil.copy(searched / name, folder / name)
-    manifest = json.loads((second / "manifest.json").read_text())
-    manifest["config"]["schedule"]["peak"] = 0.5
-    manifest["config_hash"] = config_hash(manifest["config"])
-    (second / "manifest.json").write_text(json.dumps(manifest))
-    results = json.loads((second / "results.json").read_text())
-    results["loss"] += 0.5
-    (second / "results.json").write_text(json.dumps(results))
+    rewrite_config(second, "schedule.peak", 0.5)
+    loss = json.loads((second / "results.json").read_text())["loss"]
+    edit(second / "results.json", loss=loss + 0.5)
     return first, second
 
 
 def test_settings_then_results(two: tuple[Path, Path]) -> None:
-    ended = run_command(["diff", *map(str, two)])
-    assert ended.code == 0, ended.err
+    ended = completed(["diff", *map(str, two)])
     settings, results = ended.out.split("\n\nresults\n")
     assert settings.splitlines()[1].split() == ["setting", "first", "second"]
     assert settings.splitlines()[3].startswith("schedule.peak")
@@ -45,9 +41,7 @@ def test_settings_then_results(two: tuple[Path, Path]) -> None:
 def test_a_run_without_results_and_what_else_differs(two: tuple[Path, Path]) -> None:
     _, second = two
     (second / "results.json").unlink()
-    manifest = json.loads((second / "manifest.json").read_text())
-    manifest["packages"]["jax"] = "0.0.1"
-    (second / "manifest.json").write_text(json.dumps(manifest))
+    edit(second / "manifest.json", packages={"jax": "0.0.1"})
     out = run_command(["diff", *map(str, two)]).out
     assert f"{second.name} has no results yet" in out
     assert 'made otherwise: packages.jax "' in out
@@ -107,6 +101,5 @@ def test_a_run_is_an_argument_or_a_flag(trained: Path) -> None:
 
 def test_train_goes_on_with_a_run(trained: Path) -> None:
     before = (trained / "metrics.jsonl").read_bytes()
-    ended = run_command(["train", str(trained)])
-    assert ended.code == 0, ended.err
+    completed(["train", str(trained)])
     assert (trained / "metrics.jsonl").read_bytes() == before

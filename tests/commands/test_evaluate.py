@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.records.stream import read_records
-from tests.commands.tiny import run_command, under
+from tests.commands.tiny import completed, run_command, under
 
 
 def listing(folder: Path) -> dict[str, float]:
@@ -13,8 +13,7 @@ def listing(folder: Path) -> dict[str, float]:
 
 
 def evaluated(workdir: Path, *flags: str) -> dict[str, Any]:
-    ended = run_command(["evaluate", f"--workdir={workdir}", "--json", *flags])
-    assert ended.code == 0, ended.err
+    ended = completed(["evaluate", f"--workdir={workdir}", "--json", *flags])
     found: dict[str, Any] = json.loads(ended.out)
     return found
 

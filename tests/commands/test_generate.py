@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.commands import main
 from attnlab.data.dates import Dates
-from tests.commands.tiny import CommandResult, refused, run_command, under
+from tests.commands.tiny import CommandResult, completed, refused, run_command, under
 
 
 def generated(run: Path, *flags: str, stdin: str = "3 of may 1967\n") -> CommandResult:
@@ -25,8 +25,7 @@ def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
     sources = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
     expected = (trained / "translations.txt").read_text().splitlines()
     lines = [sources[0], "", *sources[1:3], "  ", sources[3]]
-    ended = run_command(["generate", f"--workdir={trained}"], "\n".join(lines))
-    assert ended.code == 0, ended.err
+    ended = completed(["generate", f"--workdir={trained}"], "\n".join(lines))
     assert ended.out == "\n".join([expected[0], "", *expected[1:3], "", expected[3], ""])
 
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
@@ -114,9 +113,8 @@ def test_a_file_in_a_folder_that_may_not_be_written_to(
     (tmp_path / "out").touch(0o666)
     # tests may run as root, who may write anywhere
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
-    ended = generated(searched, f"--output={tmp_path / 'out'}")
-    assert ended.code == 2
-    assert f"error: --output={tmp_path / 'out'}: you may not write there; name" in ended.err
+    line = refused("generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}")
+    assert f"error: --output={tmp_path / 'out'}: you may not write there; name" in line
 
 
 def test_streams_that_a_caller_has_closed_or_made_ascii(

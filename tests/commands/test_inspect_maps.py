@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import attnlab
-from tests.commands.tiny import Runs, arguments, refused, run_command
+from tests.commands.tiny import Runs, arguments, completed, refused, run_command
 
 SLOTS = [f"{slot}_attention" for slot in ("decoder_0/cross", "decoder_0/self", "encoder_0/self")]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -16,8 +16,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
     """Every map as PNG and all of them in one archive that numpy reads, with the tokens."""
     flags = ["--source=3 of may 1967", "--target=1967-05-03", f"--output={tmp_path / 'maps'}"]
-    ended = run_command(["inspect", f"--workdir={trained}", *flags])
-    assert ended.code == 0, ended.err
+    ended = completed(["inspect", f"--workdir={trained}", *flags])
     arrays = np.load(tmp_path / "maps" / "0.npz")
     names = [name for name in arrays.files if name not in ("source_tokens", "target_tokens")]
     assert sorted(names) in (["attention"], SLOTS)
@@ -44,8 +43,7 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
     in the workdir.
     """
     (tmp_path / "pairs.tsv").write_text("3 of may 1967\t1967-05-03\n4.5.1999\n")
-    ended = run_command(["inspect", f"--workdir={searched}", f"--pairs={tmp_path / 'pairs.tsv'}"])
-    assert ended.code == 0, ended.err
+    ended = completed(["inspect", f"--workdir={searched}", f"--pairs={tmp_path / 'pairs.tsv'}"])
     own = run_command(["generate", f"--workdir={searched}"], "4.5.1999\n").out.removesuffix("\n")
     expected = ["3 of may 1967  ->  1967-05-03", f"4.5.1999  ->  {own}"]
     assert [line for line in ended.out.splitlines() if "->" in line] == expected
@@ -60,12 +58,10 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
 
 @pytest.mark.full
 def test_a_run_without_attention_has_sensitivities_when_asked(tmp_path: Path) -> None:
-    ended = run_command(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))
-    assert ended.code == 0, ended.err
+    completed(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))
     assert (tmp_path / "run" / "results.json").is_file()
     assert not (tmp_path / "run" / "maps").exists()
-    ended = run_command(["inspect", f"--workdir={tmp_path / 'run'}", "--source=4.5.1999"])
-    assert ended.code == 0, ended.err
+    completed(["inspect", f"--workdir={tmp_path / 'run'}", "--source=4.5.1999"])
     for side in ("source", "target_in"):
         assert (tmp_path / "run" / "maps" / f"0-sensitivity_to-{side}.png").is_file()
 
@@ -75,8 +71,7 @@ def test_chosen_maps_of_two_runs(runs: Runs, tmp_path: Path) -> None:
     text, first = "--text=3 of may 1967", runs("rnnsearch")[0]
     flags = [text, "--target=1967-05-03", f"--output={tmp_path / 'maps'}", "--heads=0"]
     flags += ["--maps=*ttention", f"--compare={runs('transformer')[0]}"]
-    ended = run_command(["inspect", str(first), *flags])
-    assert ended.code == 0, ended.err
+    completed(["inspect", str(first), *flags])
     arrays = np.load(tmp_path / "maps" / "maps.npz")
     assert {name for name in arrays.files if name[-1] == "n"} == {
         "0/attention",

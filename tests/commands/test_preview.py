@@ -11,15 +11,14 @@ import pytest
 from attnlab import config as configs
 from attnlab.commands.preview import CONFIGS
 from attnlab.data.rows import NAMES, TAKES
-from tests.commands.tiny import refused, run_command
+from tests.commands.tiny import completed, refused
 
 VALUES: dict[str, Any] = {"words": ["a", "b"], "tags": ["X", "Y"], "answers": []}
 
 
 def previewed(*words: object) -> str:
     """What `preview` prints, which comes to its end."""
-    ended = run_command(["preview", *map(str, words)])
-    assert ended.code == 0, ended.err
+    ended = completed(["preview", *map(str, words)])
     return ended.out
 
 

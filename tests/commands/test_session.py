@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from attnlab import config as configs
 from attnlab.api.training import existing_run
-from attnlab.errors import UserError
 from attnlab.records.manifest import Manifest
+from tests.refusals import check_refused
 
 
 def test_which_folder_is_new_which_a_run_and_which_neither(tmp_path: Path) -> None:
@@ -28,5 +26,4 @@ def test_which_folder_is_new_which_a_run_and_which_neither(tmp_path: Path) -> No
     assert existing_run(begun) is None
     (begun / "thesis.tex").write_text("")
     words = "is not empty and holds no run .thesis.tex is there.; name a new or empty folder"
-    with pytest.raises(UserError, match=words):
-        existing_run(begun)
+    check_refused(words, existing_run, begun)

@@ -16,7 +16,7 @@ from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import outlook, slots
 from attnlab.experiments.run.selection import Choice, freeze, wanted
-from tests.commands.tiny import refused, run_command
+from tests.commands.tiny import completed, refused, run_command
 from tests.experiments import plans, real, stub
 
 FLAGS = {
@@ -124,8 +124,8 @@ def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(running, "ensure", refuse)
     file = real.experiment(tmp_path / "which.py", COMPARE)
-    ended = run_command(["sweep", file, f"--dir={tmp_path / 'new'}"])
-    assert ended.code == 2 and "variant 'general'" in ended.err and not (tmp_path / "new").exists()
+    assert "variant 'general'" in refused("sweep", file, f"--dir={tmp_path / 'new'}")
+    assert not (tmp_path / "new").exists()
 
 
 def test_all_tasks_are_planned_before_one_runs_and_a_mistake_leaves_no_folder(
@@ -158,8 +158,8 @@ def test_all_tasks_are_planned_before_one_runs_and_a_mistake_leaves_no_folder(
     assert run_command([*command, f"--dir={tmp_path / 'over'}"]).code == 130
     assert done[-1] == "run short"
     codes["long"] = None
-    ended = run_command([*command, f"--dir={tmp_path / 'new'}"])
-    assert ended.code == 2 and "task 'long': measure: unknown metric" in ended.err
+    words = "task 'long': measure: unknown metric"
+    assert words in refused(*command, f"--dir={tmp_path / 'new'}")
     assert not (tmp_path / "new").exists()
 
 
@@ -196,8 +196,7 @@ def test_a_dry_run_counts_what_will_run(tmp_path: Path, monkeypatch: pytest.Monk
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2, 3))
     monkeypatch.setattr(running, "draft", lambda file, directory, changes: grown)
     file = real.experiment(tmp_path / "which.py", COMPARE)
-    ended = run_command(["sweep", file, f"--dir={tmp_path}", "--dry-run"])
-    assert ended.code == 0, ended.err
+    ended = completed(["sweep", file, f"--dir={tmp_path}", "--dry-run"])
     runs = len(wanted(grown, Choice.read(tmp_path)))
     assert (runs, len(grown.trials())) == (8, 16)
     assert ended.out.splitlines()[-2] == (

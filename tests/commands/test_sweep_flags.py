@@ -3,8 +3,8 @@
 import pytest
 
 from attnlab.commands import Parser, sweep_flags
-from attnlab.errors import UserError
 from attnlab.experiments.run import Part, WorkOptions
+from tests.refusals import check_refused
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,7 @@ def test_where_a_sweep_is_kept_unless_told() -> None:
 
 @pytest.mark.parametrize("given", ["0", "1001", "many", "1,x"])
 def test_seeds_that_are_none(given: str) -> None:
-    with pytest.raises(UserError, match=f"--seeds={given}: expected"):
-        sweep_flags.seeds(given)
+    check_refused(f"--seeds={given}: expected", sweep_flags.seeds, given)
 
 
 def test_what_workers_are_told() -> None:

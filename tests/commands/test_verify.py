@@ -1,15 +1,15 @@
 """`verify` says that a run comes out identical, or where it first differs and what is not as it was."""
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from attnlab.commands.verify import changes, first_difference
 from attnlab.records.manifest import Manifest
+from attnlab.records.stream import read_records
 from tests.commands.tiny import refused, run_command
+from tests.experiments.synthetic import edit, lines
 
 RECORDS = [
     {"step": 2, "split": "train", "loss": 1.5, "tokens": 7.0},
@@ -25,13 +25,6 @@ def copied(searched: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def changed(path: Path, number: int, name: str, value: Any) -> None:
-    """Change a field of a record in metrics.jsonl."""
-    lines = path.read_text().splitlines()
-    lines[number] = json.dumps({**json.loads(lines[number]), name: value})
-    path.write_text("".join(line + "\n" for line in lines))
-
-
 @pytest.mark.full
 def test_a_run_comes_out_the_same(searched: Path) -> None:
     before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
@@ -42,10 +35,9 @@ def test_a_run_comes_out_the_same(searched: Path) -> None:
 
 def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -> None:
     """It is looked for within the steps that are asked for."""
-    changed(copied / "metrics.jsonl", 2, "accuracy", 0.123)  # valid at step 6
-    manifest = json.loads((copied / "manifest.json").read_text())
-    manifest["packages"]["jax"] = "0.0.1"
-    (copied / "manifest.json").write_text(json.dumps(manifest))
+    *before, valid, _, _, _ = read_records(copied / "metrics.jsonl")
+    lines(copied / "metrics.jsonl", [*before, valid | {"accuracy": 0.123}])  # at step 6
+    edit(copied / "manifest.json", packages={"jax": "0.0.1"})
     ended = run_command(["verify", str(copied), "--steps=6"])
     assert ended.code == 1
     assert ended.out.startswith(

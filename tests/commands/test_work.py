@@ -19,7 +19,7 @@ from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts
 from attnlab.records.locks import RunLock
 from attnlab.records.tracking import Tracking
-from tests.commands.tiny import refused, run_command
+from tests.commands.tiny import completed, refused, run_command
 from tests.experiments import stub
 
 
@@ -33,8 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, general_1="fail")
-    part = run_command(["work", str(tmp_path), "--slots=2", "--only=*/seed0"])
-    assert part.code == 0
+    part = completed(["work", str(tmp_path), "--slots=2", "--only=*/seed0"])
     choosing = f"'sweep {plan.file} --dir={tmp_path}' chooses when all has settled"
     assert part.out.splitlines()[-1] == f"nothing is left to take; {choosing}"
     assert [use["trial"] for use in stub.uses(tmp_path)] and len(stub.uses(tmp_path)) == 2

@@ -37,6 +37,19 @@ def arguments(system: str, workdir: Path, *overrides: str) -> list[str]:
     return train(f"translation.py:{system}", workdir, *SMALL[system], *SHARED, *overrides)
 
 
+def on_files(folder: Path, name: str, **counts: int) -> list[str]:
+    """Settings of a tiny RNNsearch on parallel files in a folder, which gets them: so many numbered
+    lines of each split. The settings call the folder by `name`.
+    """
+    folder.mkdir()
+    for split, count in counts.items():
+        for side in ("de", "en"):
+            lines = [f"{side} {number} words\n" for number in range(count)]
+            (folder / f"{split}.{side}").write_text("".join(lines))
+    settings = [line for line in (*SMALL["rnnsearch"], *SHARED) if not line.startswith("data.")]
+    return [*settings, "data=files", *under("data", directory=name, source="de", target="en")]
+
+
 def train(config: str, workdir: Path | str, *settings: str) -> list[str]:
     """The train command of a config in configs/, with these settings."""
     flags = [f"--config.{setting}" for setting in settings]
@@ -75,6 +88,13 @@ def run_command(argv: list[str], stdin: str | bytes = "") -> CommandResult:
     finally:
         sys.stdin = before
     return CommandResult(code, out.getvalue(), err.getvalue())
+
+
+def completed(argv: list[str], stdin: str | bytes = "") -> CommandResult:
+    """How a command ended, which must be well, with the exit code 0."""
+    ended = run_command(argv, stdin)
+    assert ended.code == 0, ended.err
+    return ended
 
 
 def refused(*argv: str, stdin: str = "") -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from attnlab.config import off_value
 from attnlab.config.warmup import note
-from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 CONFIG = "configs/translation.py:transformer"
 NONE = "has no value that switches it off; write"
@@ -36,6 +36,5 @@ def test_what_cannot_be_switched_off_is_named(
     name: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     note.cache_clear()
-    with pytest.raises(UserError, match=re.escape(message)):
-        off_value(CONFIG, name)
+    check_refused(re.escape(message), off_value, CONFIG, name)
     assert capsys.readouterr().err == ""

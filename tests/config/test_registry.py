@@ -14,6 +14,7 @@ from attnlab.config.annotations import check_type
 from attnlab.config.registry import Table, build, fields
 from attnlab.config.tree import defaults
 from attnlab.errors import UserError
+from tests.refusals import check_refused
 
 
 @dataclasses.dataclass
@@ -78,8 +79,7 @@ NOWHERE = [
 
 @pytest.mark.parametrize(("name", "words"), NOWHERE)
 def test_names_that_lead_nowhere(name: Any, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        TABLE.resolve(name)
+    check_refused(words, TABLE.resolve, name)
 
 
 @pytest.mark.parametrize("thing", ["numpy.zeros(3)", "None"])
@@ -88,8 +88,7 @@ def test_an_attribute_that_users_code_lacks_is_told_with_its_line(
 ) -> None:
     (tmp_path / "own_thing.py").write_text(f"import numpy\n\n({thing}).Thing\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match=r"own_thing\.py:3: .* no attribute 'Thing'"):
-        TABLE.resolve("own_thing:Thing")
+    check_refused(r"own_thing\.py:3: .* no attribute 'Thing'", TABLE.resolve, "own_thing:Thing")
 
 
 def test_fields_are_the_parameters_without_those_of_linen() -> None:
@@ -124,10 +123,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("spec", "words"), WRONG)
 def test_build_names_what_is_wrong(spec: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=f"^a.b{words}"):
-        build(TABLE, spec, "a.b")
-    with pytest.raises(UserError, match="thing '': a name is needed"):
-        build(TABLE, {"hidden": 3}, "a.b")
+    check_refused(f"^a.b{words}", build, TABLE, spec, "a.b")
+    check_refused("thing '': a name is needed", build, TABLE, {"hidden": 3}, "a.b")
 
 
 ABC = Literal["a", "b", 3]
@@ -161,8 +158,7 @@ def test_types() -> None:
         for value in fitting:
             check_type(value, hint, "x")
         for value in others:
-            with pytest.raises(UserError, match="^x="):
-                check_type(value, hint, "x")
+            check_refused("^x=", check_type, value, hint, "x")
 
 
 MESSAGES = [
@@ -177,8 +173,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("value", "hint", "words"), MESSAGES)
 def test_wrong_types_are_told_with_the_right_ones(value: Any, hint: Any, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        check_type(value, hint, "x")
+    check_refused(words, check_type, value, hint, "x")
 
 
 def test_a_module_of_ours_that_has_moved_is_named_where_it_is_now() -> None:

@@ -2,9 +2,9 @@
 of its own, as the command does.
 """
 
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.commands.tiny import alone
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -26,12 +26,6 @@ def stops(): sys.exit("why")
 """
 
 
-def said(lines: str) -> str:
-    """What a program with `PROGRAM` before it prints."""
-    line = [sys.executable, "-c", PROGRAM + lines]
-    return subprocess.check_output(line, text=True, cwd=ROOT, timeout=60)
-
-
 def test_every_end_has_its_cause() -> None:
     """Also an exception that cannot be sent, an exit that nobody asked for, and a signal."""
     program = """
@@ -41,7 +35,7 @@ for work in (lambda: 3, odd, leaves, stops, lambda: os.kill(os.getpid(), signal.
     print(end.cause, end.code, end.text, end.error, end.details.count("Traceback"))
     worker.stop()
 """
-    assert said(program).splitlines() == [
+    assert alone(PROGRAM + program, cwd=ROOT, timeout=60).splitlines() == [
         "done 3  None 0",
         "failure 1 failed with Odd: a None 1",
         "abort 1 ended with exit code 0 None 0",
@@ -65,4 +59,4 @@ if middle == 0:
 os.waitpid(middle, 0)
 """
     # and all that hold its stdout are gone, or this would wait
-    assert said(program).split() == ["True", "killed", "begun"]
+    assert alone(PROGRAM + program, cwd=ROOT, timeout=60).split() == ["True", "killed", "begun"]

@@ -1,8 +1,6 @@
 """A user's own modules in a folder, for the tests of what is kept of them."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,11 +34,6 @@ MODULES += ["own_pack.inner.given", "own_pack.inner.near", "own_top"]
 def environment() -> dict[str, str]:
     """That of a process which finds the package."""
     return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-
-
-def printed(code: str) -> str:
-    """What a process prints that runs this code."""
-    return subprocess.check_output([sys.executable, "-c", code], text=True, env=environment())
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.records.digests import altered_records, write_results
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -20,5 +20,4 @@ def test_records_that_were_edited_or_removed_are_named(tmp_path: Path) -> None:
     (tmp_path / "answers.txt").unlink()
     assert altered_records(tmp_path) == ["metrics.jsonl", "answers.txt", "results.json"]
     (tmp_path / "digests.json").write_text("{")
-    with pytest.raises(UserError, match=r"digests.json is damaged"):
-        altered_records(tmp_path)
+    check_refused(r"digests.json is damaged", altered_records, tmp_path)

@@ -11,6 +11,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.records.files import AppendOnly, expanded, timestamp, write_atomic
+from tests.refusals import check_refused
 
 
 def test_write_atomic_replaces_text_and_bytes(tmp_path: Path) -> None:
@@ -36,8 +37,7 @@ def test_a_failed_write_leaves_the_old_file(
     monkeypatch.setattr(os, call, fail)
     code = errno.ENOSPC
     words = f"no space left on the disk of {tmp_path}: file was not written"
-    with pytest.raises(UserError, match=words):
-        write_atomic(tmp_path / "file", "new")
+    check_refused(words, write_atomic, tmp_path / "file", "new")
     code = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
         write_atomic(tmp_path / "file", "new")
@@ -165,8 +165,7 @@ def test_append_only_reopens_at_the_end(tmp_path: Path) -> None:
     assert file.path.read_bytes() == b"a\nb\n"
     file.path.unlink()
     file.append(b"c\n")
-    with pytest.raises(UserError, match=f"{file.path} was removed while it was being written"):
-        file.sync()
+    check_refused(f"{file.path} was removed while it was being written", file.sync)
     file.close()
 
 
@@ -180,15 +179,13 @@ def test_where_there_is_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pwd, "getpwuid", lambda number: {}[number])  # nor an entry of the user
     assert expanded("/a/b") == Path("/a/b")
     words = r"~/a: there is no home folder here \(\$HOME is not set\); write the path without '~'"
-    with pytest.raises(UserError, match=words):
-        expanded("~/a")
+    check_refused(words, expanded, "~/a")
 
 
 def test_a_partly_written_record_is_a_full_disk(tmp_path: Path) -> None:
     """The kernel writes what fits and says how much: that is an error, not a success."""
     file = AppendOnly("/dev/full") if os.path.exists("/dev/full") else pytest.skip("no /dev/full")
-    with pytest.raises(UserError, match="no space left on the disk of /dev: full was not written"):
-        file.append(b"x")
+    check_refused("no space left on the disk of /dev: full was not written", file.append, b"x")
 
 
 def test_timestamp_is_utc() -> None:

@@ -12,8 +12,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from attnlab.decoding.metrics import corpus_scores, sentence_counts
-from attnlab.errors import UserError
 from attnlab.records.items import FILE, Items
+from tests.refusals import check_refused
 
 WORDS = ["the", "a", "dog", "Man", "bites", "runs", "in", "of", "park", ",", ".", "big"]
 
@@ -92,8 +92,7 @@ def test_what_is_written_is_read_and_two_lines_of_numpy_read_it_too(tmp_path: Pa
 def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
     for content in (b"", b"no zip", b"PK\x03\x04 cut off"):
         (tmp_path / FILE).write_bytes(content)
-        with pytest.raises(UserError, match=r"items\.npz is damaged \(.*put back a good copy"):
-            Items.read(tmp_path)
+        check_refused(r"items\.npz is damaged \(.*put back a good copy", Items.read, tmp_path)
 
 
 REFUSED: list[tuple[Any, Any, str]] = [
@@ -114,8 +113,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 
 def test_rows_that_make_no_score_are_refused() -> None:
     for x, y, words in REFUSED:
-        with pytest.raises(UserError, match=words):
-            Items.of({"x": x, **({"y": y} if y else {})})
+        check_refused(words, Items.of, {"x": x, **({"y": y} if y else {})})
 
 
 def test_an_interval_of_a_mean_is_as_wide_as_its_standard_error_says() -> None:

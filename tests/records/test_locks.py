@@ -20,6 +20,7 @@ from attnlab.experiments.run import launcher
 from attnlab.records import locks
 from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_held, prove
 from tests.records.own_code import environment
+from tests.refusals import check_refused
 
 DIED = {"pid": 1, "host": "a", "start": "2026-01-01T00:00:00Z"}
 """The record of a process on another machine."""
@@ -50,8 +51,7 @@ def test_lock_names_the_live_holder_and_a_kill_frees_it(tmp_path: Path) -> None:
     child.communicate()
     with RunLock(workdir):
         assert json.loads((workdir / ".lock").read_text())["pid"] == os.getpid()
-        with pytest.raises(UserError, match=f"pid {os.getpid()} "):
-            RunLock(workdir)
+        check_refused(f"pid {os.getpid()} ", RunLock, workdir)
     RunLock(workdir).release()
 
 
@@ -74,8 +74,7 @@ def test_looking_at_a_lock_neither_writes_nor_is_in_the_way(tmp_path: Path) -> N
 def test_lock_in_an_impossible_place(tmp_path: Path) -> None:
     """A file where the workdir should be."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot use workdir .*file"):
-        RunLock(tmp_path / "file")
+    check_refused("cannot use workdir .*file", RunLock, tmp_path / "file")
 
 
 def be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

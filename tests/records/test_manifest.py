@@ -147,20 +147,6 @@ def test_another_config_is_refused_with_five_fields() -> None:
     assert str(raised.value) == words
 
 
-def test_environment_changes_are_listed(tmp_path: Path) -> None:
-    """Another package version or device count is told, the same environment is silent."""
-    build().write(tmp_path)
-    path = tmp_path / "manifest.json"
-    fields = json.loads(path.read_text())
-    fields["packages"]["jax"], fields["devices"]["count"] = "0.0.1", 1
-    path.write_text(json.dumps(fields))
-    saved = Manifest.read(tmp_path)
-    assert saved is not None and build().environment_changes(build()) == []
-    changes = saved.environment_changes(build())
-    assert len(changes) == 2 and changes[0].startswith('packages.jax: saved "0.0.1", wanted ')
-    assert changes[1] == "devices.count: saved 1, wanted 2"
-
-
 @pytest.mark.parametrize("saved", [{"tree": "a"}, {}])  # the second as of a run of before
 @pytest.mark.parametrize("now", [{"tree": "a"}, {"tree": "b"}, {}])
 def test_another_commit_is_a_change_with_another_package(saved: Any, now: Any) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from attnlab.records import provenance
-from tests.records.own_code import CONFIG, MODULES, environment, printed, write
+from tests.commands.tiny import alone
+from tests.records.own_code import CONFIG, MODULES, environment, write
 
 
 @pytest.mark.quick
@@ -90,4 +91,4 @@ def test_a_script_a_file_that_is_no_python_and_a_module_without_a_file(folder: P
     assert list(provenance.code({"name": "own_broken:Own"}).modules) == ["own_broken"]
     line = [sys.executable, str(folder / "script.py")]
     own = subprocess.check_output(line, text=True, env=environment())
-    assert own.startswith("{'__main__': '") and printed(script) == "{}\n"
+    assert own.startswith("{'__main__': '") and alone(script, env=environment()) == "{}\n"

@@ -15,6 +15,7 @@ from attnlab.experiments.run.selection import freeze
 from attnlab.records.sealed import check_no_trial, check_test_split, sweep_of
 from attnlab.training.run import Run
 from tests.experiments import stub
+from tests.refusals import check_refused
 
 
 @pytest.mark.quick
@@ -28,18 +29,14 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
     chosen, other = (Trial(candidate, 0).workdir(tmp_path) for candidate in plan.of("additive"))
     closed = "whose choice is not frozen yet: its test split stays closed"
     for workdir in (chosen, other):
-        with pytest.raises(UserError, match=closed):
-            check_test_split(workdir)
+        check_refused(closed, check_test_split, workdir)
         # nor does code get there that goes round the commands
-        with pytest.raises(UserError, match=closed):
-            report(ConfigDict(), None, workdir)
-        with pytest.raises(UserError, match=closed):
-            Run.prepare(None, ConfigDict(), workdir, ("train", "test"))
+        check_refused(closed, report, ConfigDict(), None, workdir)
+        check_refused(closed, Run.prepare, None, ConfigDict(), workdir, ("train", "test"))
     freeze(plan, tmp_path)
     check_test_split(chosen)
     words = "was not chosen in the sweep .*: its test split stays closed"
-    with pytest.raises(UserError, match=words):
-        check_test_split(other)
+    check_refused(words, check_test_split, other)
     parent = {"workdir": "gone", "config_hash": "", "step": 1, "data_from": 0, "joined": True}
     for trial in (chosen, other):  # what goes on from a trial is as open as that
         child = tmp_path / f"after-{trial.parent.name}"
@@ -49,8 +46,7 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
         with pytest.raises(UserError, match=words) if trial is other else nullcontext():
             check_test_split(child)
     (tmp_path / "choice.json").write_text('{"made": 1}')
-    with pytest.raises(UserError, match="choice.json is damaged"):
-        check_test_split(chosen)
+    check_refused("choice.json is damaged", check_test_split, chosen)
 
 
 def test_trials_behind_a_link_are_trials(tmp_path: Path) -> None:
@@ -58,8 +54,7 @@ def test_trials_behind_a_link_are_trials(tmp_path: Path) -> None:
     workdir = stub.finish(plan.trials()[0], tmp_path / "sweep")
     (tmp_path / "sweep" / "trials").rename(tmp_path / "elsewhere")
     (tmp_path / "sweep" / "trials").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="its test split stays closed"):
-        check_test_split(workdir)
+    check_refused("its test split stays closed", check_test_split, workdir)
 
 
 def test_any_other_folder_is_nobodys_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,5 +67,4 @@ def test_any_other_folder_is_nobodys_trial(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(workdir.parent)
     assert sweep_of("seed0") == (tmp_path / "sweep").resolve()  # however it is spelt
     words = "--workdir=seed0 is a trial of the sweep .*: 'sweep' trains it"
-    with pytest.raises(UserError, match=words):
-        check_no_trial("seed0")
+    check_refused(words, check_no_trial, "seed0")

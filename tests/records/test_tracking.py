@@ -10,6 +10,7 @@ from attnlab.errors import UserError
 from attnlab.records import tracking
 from attnlab.records.tracking import Tracking
 from tests.experiments.report.trackers.offline import stand_in
+from tests.refusals import check_refused
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,7 @@ def test_what_the_flag_takes_and_the_folder_keeps(tmp_path: Path) -> None:
     assert Tracking.choose(tmp_path, "wandb") == Tracking({"wandb": str(tmp_path)}, chosen.id)
     assert Tracking.choose(tmp_path, "none") == Tracking({}, chosen.id)
     (tmp_path / "tracking.json").write_text("{")
-    with pytest.raises(UserError, match="tracking.json is damaged"):
-        Tracking.choose(tmp_path, None)
+    check_refused("tracking.json is damaged", Tracking.choose, tmp_path, None)
 
 
 MISTAKES = {
@@ -56,8 +56,7 @@ def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name in ("wandb", "sqlalchemy"):
         monkeypatch.setitem(sys.modules, name, None)
     for flag, words in MISTAKES.items():
-        with pytest.raises(UserError, match=words):
-            Tracking.choose(tmp_path, flag)
+        check_refused(words, Tracking.choose, tmp_path, flag)
     assert not (tmp_path / "tracking.json").exists()
 
 

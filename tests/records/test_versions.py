@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.records.manifest import Manifest
 from tests.experiments.synthetic import edit, sweep
+from tests.refusals import check_refused
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,8 +44,7 @@ def test_another_version_is_refused(version: object, head: Any, tmp_path: Path) 
     """Whatever else is there."""
     path = written(tmp_path, head, version=version, unknown=1)
     words = f"is of version {version}, and this attnlab reads 1 to 2: use the attnlab that wrote it"
-    with pytest.raises(UserError, match="is damaged" if version == "2" else words):
-        head.read(path.parent)
+    check_refused("is damaged" if version == "2" else words, head.read, path.parent)
 
 
 def test_the_page_on_reports_decides_on_all_that_an_older_record_may_lack() -> None:

@@ -22,7 +22,6 @@ import os
 import random
 import re
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.commands.tiny import train, under
+from tests.processes.test_meeting import port
 
 STEPS = 24
 FILES = {
@@ -141,10 +141,7 @@ def start_all(arguments: list[str], processes: int, folder: Path) -> list[int]:
     """
     if processes == 1:
         return [start(arguments)]
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    shared = [*arguments, f"--coordinator=localhost:{port}", f"--processes={processes}"]
+    shared = [*arguments, f"--coordinator=localhost:{port()}", f"--processes={processes}"]
     return [
         start([*shared, f"--process={index}"], str(folder / f"errors{index}"))
         for index in range(processes)

@@ -21,9 +21,10 @@ from tests.training.toy import Line, points, run, settings
 
 @pytest.mark.quick
 def test_twelve_rates_and_two_lengths_are_one_program() -> None:
-    lowered = set()
-    for steps, peak in itertools.product((9, 10), np.geomspace(1e-4, 1e-1, 12).tolist()):
-        updates = Updates.of(settings(training__steps=steps, schedule__peak=peak))
+    """Of as many seeds."""
+    lowered, cases = set(), itertools.product((9, 10), np.geomspace(1e-4, 1e-1, 12).tolist())
+    for seed, (steps, peak) in enumerate(cases):
+        updates = Updates.of(settings(seed=seed, training__steps=steps, schedule__peak=peak))
         program = jax.jit(updates.step(Line())).lower(updates.state_like(Line()), points(0))
         lowered.add(program.as_text())
     assert len(lowered) == 1

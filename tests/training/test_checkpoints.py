@@ -21,6 +21,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints, Restored
+from tests.refusals import check_refused
 from tests.sampling import rounds
 
 Make = Callable[..., Checkpoints]
@@ -182,8 +183,7 @@ def test_restore_of_a_given_step(make: Make, copied: Path) -> None:
     best = checkpoints.restore(tree_of(0), "best")
     assert_equal(best, 2, 2)
     assert best is not None and best.meta == {"loss": 0.2, "history": [1, 2]}
-    with pytest.raises(UserError, match=r"there is no step 9; steps there: 1, 2, 3"):
-        checkpoints.restore(tree_of(0), 9)
+    check_refused(r"there is no step 9; steps there: 1, 2, 3", checkpoints.restore, tree_of(0), 9)
     shutil.rmtree(copied / "2")
     with pytest.raises(UserError, match=r"no best step is recorded; steps there: 1, 3"):
         make(read_only=True).restore(tree_of(0), "best")
@@ -281,8 +281,7 @@ def test_nothing_good_left_is_an_error_every_time(
         truncate_data(copied / step)
     for _ in range(2):
         words = r"no readable checkpoint in .*step 3: .*step 2: .*step 1: "
-        with pytest.raises(UserError, match=words):
-            make().restore(tree_of(0))
+        check_refused(words, make().restore, tree_of(0))
     assert len(warnings) == 6
 
 
@@ -318,8 +317,7 @@ def test_mismatch_is_one_line(make: Make, copied: Path, warnings: list[str]) -> 
         assert str(raised.value) == f"{where}: saved float32[40,50], wanted {expected}"
     tree = tree_of(0) | {"params": {"decoder": np.zeros(3)}}
     words = r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"
-    with pytest.raises(UserError, match=words):
-        make().restore(tree)
+    check_refused(words, make().restore, tree)
     assert not warnings and make().steps() == [1, 2, 3]
 
 
@@ -468,8 +466,7 @@ def test_full_disk(tmp_path: Path) -> None:
 
 def test_keep_must_be_positive(tmp_path: Path) -> None:
     """keep=0 would delete what was just saved."""
-    with pytest.raises(UserError, match="checkpoint.keep=0"):
-        Checkpoints(tmp_path, 0)
+    check_refused("checkpoint.keep=0", Checkpoints, tmp_path, 0)
 
 
 def test_unwritable_place_is_a_user_error(make: Make, tmp_path: Path) -> None:

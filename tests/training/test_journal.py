@@ -1,7 +1,6 @@
 """What is due at a step, and what a run's files then say; a whole run is in test_loop.py."""
 
 import io
-import json
 from contextlib import closing
 from pathlib import Path
 
@@ -22,24 +21,6 @@ def journal(kind: type[Journal], folder: Path) -> Journal:
     folder.mkdir(exist_ok=True)
     progress = Progress(6, stream=io.StringIO())
     return kind(config, folder, lambda step: 0.5, progress, declared(Line()))
-
-
-def test_what_is_due_at_a_step_and_at_the_last(tmp_path: Path) -> None:
-    with closing(journal(Journal, tmp_path)) as kept:
-        assert [step for step in range(1, 7) if kept.evaluates(step)] == [3, 6]
-        for step in range(1, 7):
-            assert kept.stepped(step, VALUES, {"step_seconds": 0.1}) == ""
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [2, 4, 6]
-    assert {json.loads(line)["learning_rate"] for line in lines} == {0.5}
-
-
-def test_of_equal_evaluations_the_first_is_the_best(tmp_path: Path) -> None:
-    with closing(journal(Journal, tmp_path)) as kept:
-        actual = [
-            kept.scored(3 * one, {"loss": loss}) for one, loss in enumerate((2.0, 2.0, 1.0), 1)
-        ]
-    assert actual == [True, False, True]
 
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])

@@ -20,11 +20,11 @@ from attnlab.records import attempts
 from attnlab.records.stream import Metrics, read_records
 from attnlab.training import loop
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.mesh import Layout
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.parallel import MeshBackend, backend
+from attnlab.training.parallel import backend
 from attnlab.training.settings import Parallel
 from attnlab.training.updates import best_params
+from tests.refusals import check_refused
 from tests.training.toy import Line, Noisy, Trailing, last_state, points, run, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")
@@ -157,27 +157,6 @@ def test_until_a_step_is_the_beginning_of_the_whole_run(until: int, tmp_path: Pa
     assert recorded(tmp_path / "part") == recorded(tmp_path / "whole")
 
 
-def test_runs_that_differ_in_their_seed_share_their_programs(tmp_path: Path) -> None:
-    """So that the compile cache finds them; what the seed decides, it decides still."""
-    texts: list[str] = []
-
-    class Watched(MeshBackend):
-        def compile(self, step: Any, state: Any, batch: Any) -> Any:
-            texts.append(jax.jit(step).lower(state, batch).as_text())
-            return super().compile(step, state, batch)
-
-    for seed in (0, 1, 2**32 + 1):
-        run(
-            tmp_path / str(seed),
-            settings(seed=seed),
-            Noisy(),
-            place=Watched(Layout.of(Parallel(), jax.devices()[:1])),
-        )
-    assert len(texts) == 3 and len(set(texts)) == 1
-    zero, one, large = (recorded(tmp_path / str(seed)) for seed in (0, 1, 2**32 + 1))
-    assert zero != one and one == large  # a key is made of the low 32 bits of a number
-
-
 def test_checkpoints_hold_no_seed(tmp_path: Path) -> None:
     """The config has it: checkpoints of before it was part of the state go on."""
     config = settings(seed=5, checkpoint__every=3)
@@ -232,8 +211,7 @@ def test_records_that_are_not_those_of_the_checkpoint_are_refused(tmp_path: Path
         path.unlink() if harm is None else path.write_bytes(harm(good))
         before = files(tmp_path)
         told = f"{path} {words}.* was saved with {len(good)}: .*put back a good copy"
-        with pytest.raises(UserError, match=told):
-            run(tmp_path, EVERY)
+        check_refused(told, run, tmp_path, EVERY)
         assert files(tmp_path) == before, case
         path.write_bytes(good)
     assert run(tmp_path, EVERY).state == "done" and path.read_bytes().startswith(good)
@@ -259,8 +237,7 @@ def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(
     for file in files(tmp_path / "cut" / "checkpoints" / "8"):
         file.write_bytes(b"")
     path.write_bytes(good.replace(b'"step": 2', b'"step": 1', 1))
-    with pytest.raises(UserError, match="holds other bytes up to step 6"):
-        run(tmp_path / "cut", config)
+    check_refused("holds other bytes up to step 6", run, tmp_path / "cut", config)
     path.write_bytes(good)
     assert run(tmp_path / "cut", config, stop=8).state == "interrupted"
     assert path.read_bytes() == good
@@ -285,18 +262,8 @@ def test_a_workdir_that_is_removed_ends_the_run(tmp_path: Path) -> None:
         return points(step)
 
     words = f"{tmp_path}/run/metrics.jsonl was removed while it was being written"
-    with pytest.raises(UserError, match=words):
-        run(tmp_path / "run", config, batches=removed)
+    check_refused(words, run, tmp_path / "run", config, batches=removed)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
-    config = settings()
-    run(tmp_path, config)
-    before = (tmp_path / "metrics.jsonl").read_bytes()
-    outcome = run(tmp_path, config)
-    assert (outcome.state, outcome.step, outcome.seconds_to_first_step) == ("done", 9, None)
-    assert (tmp_path / "metrics.jsonl").read_bytes() == before and saved(tmp_path)[-1] == 9
 
 
 @pytest.mark.parametrize(
@@ -368,6 +335,7 @@ LOSS, FIT = {}, {"checkpoint__by": "fit"}
 CHOSEN: list[tuple[dict[str, str], list[Any], int]] = [
     (LOSS, [3.0, 1.0, 2.0], 6),  # a resumed run must not take its first one for the best
     (LOSS, [2.0, math.nan, 3.0], 3),
+    (LOSS, [2.0, 2.0, 2.0], 3),  # of equal scores the first
     (FIT, [(3.0, 0.5), (2.0, 0.75), (1.0, 0.6)], 6),
     (FIT, [(1.0, 0.5), (2.0, 0.75), (3.0, 0.8)], 9),
     (FIT, [(3.0, 0.75), (2.0, 0.75), (2.5, 0.75)], 6),  # of equal scores that of the lower loss
@@ -468,5 +436,4 @@ def test_no_checkpoint_and_one_that_does_not_fit_are_named(tmp_path: Path) -> No
     with pytest.raises(UserError, match="no checkpoint in .*checkpoints: train there first"):
         best_params(settings(), Line(), tmp_path)
     run(tmp_path, settings())
-    with pytest.raises(UserError, match="ema"):
-        run(tmp_path, settings(training__ema=0.9))
+    check_refused("ema", run, tmp_path, settings(training__ema=0.9))

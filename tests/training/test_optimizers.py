@@ -29,6 +29,7 @@ from attnlab.training.optimizers import (
 )
 from attnlab.training.updates import best_params
 from tests.commands.tiny import under
+from tests.refusals import check_refused
 from tests.training import toy
 
 STEPS, WARMUP, PEAK, FLOOR = 50, 10, 0.3, 0.02
@@ -264,10 +265,8 @@ def test_bad_values_are_one_line(node: str, fields: dict[str, Any], message: str
 
 
 def test_bad_values_are_refused_where_users_code_calls_the_functions() -> None:
-    with pytest.raises(UserError, match="optimizer.b1=2 must be in"):
-        adam(optax.constant_schedule(0.1), b1=2)
-    with pytest.raises(UserError, match="schedule.every=0 must be at least 1"):
-        stepped(9, every=0)
+    check_refused("optimizer.b1=2 must be in", adam, optax.constant_schedule(0.1), b1=2)
+    check_refused("schedule.every=0 must be at least 1", stepped, 9, every=0)
 
 
 DECAYED: dict[str, Any] = {"b1": 0.7, "weight_decay": 0.1}

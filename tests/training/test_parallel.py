@@ -10,13 +10,13 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.drawing import first_params
 from attnlab.training.parallel import AXIS, PmapBackend, backend, place_trials
 from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from tests.commands.tiny import under
+from tests.refusals import check_refused
 from tests.tasks.tiny import batch_of, load
 from tests.training.toy import FEATURES, ROWS, Line, Noisy, Trailing, points, steps_on
 
@@ -288,7 +288,6 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(
     ],
 )
 def test_mistakes_are_named(name: str, devices: int, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        backend(Parallel(backend=name, devices=devices))
+    check_refused(words, backend, Parallel(backend=name, devices=devices))
     assert backend(Parallel(backend="mesh")).count == 4
     assert backend(Parallel(backend="pmap", devices=2)).count == 2

@@ -17,6 +17,7 @@ from attnlab.tasks import TASKS
 from attnlab.training.orbax_steps import OrbaxSteps
 from attnlab.training.pruning import Keep, prunable, prune, saved_steps
 from attnlab.training.updates import best_params
+from tests.refusals import check_refused
 
 CHANGES: tuple[tuple[Any, str], ...] = (
     *((Path, name) for name in ("rename", "mkdir")),
@@ -91,8 +92,7 @@ def test_a_kill_at_any_change_leaves_a_run_that_is_used_as_before(
     manifest = Manifest.read(folder)
     assert manifest is not None and manifest.pruned == keep
     manifest.check_states(folder, keep)
-    with pytest.raises(UserError, match=r"was pruned \(--keep=.* gone, so it cannot go on"):
-        manifest.check_states(folder)
+    check_refused(r"was pruned \(--keep=.* gone, so it cannot go on", manifest.check_states, folder)
 
 
 @KEEPS
@@ -109,8 +109,7 @@ def test_a_damaged_state_or_a_full_disk_costs_nothing_more(
             prune(folder, keep)
     for file in (folder / "checkpoints/12/state").rglob("d/*"):
         file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(UserError, match="damaged"):
-        prune(folder, keep)
+    check_refused("damaged", prune, folder, keep)
     assert saved_steps(folder / "checkpoints") == [8, 12] and not saved_steps(folder / "params")
     assert json.loads((folder / "manifest.json").read_text())["pruned"] is None
     assert "link" not in [path.name for path in prunable(folder, keep)[1]]

@@ -5,7 +5,6 @@ has changed.
 import io
 import os
 import pwd
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +12,26 @@ import jax
 import pytest
 
 from attnlab import config as configs
-from attnlab.errors import UserError
 from attnlab.progress import Progress
-from attnlab.records import attempts
-from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.tasks import TASKS
-from attnlab.training import loop
 from attnlab.training.run import Run, start_jax
-from attnlab.training.session import Interrupt, Outcome, Session
-from tests.commands.tiny import SHARED, SMALL, under
+from tests.commands.tiny import on_files
+from tests.refusals import check_refused
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """Parallel files without a test split."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for split, count in (("train", 64), ("valid", 8)):
-        for side in ("de", "en"):
-            (folder / f"{split}.{side}").write_text(
-                "".join(f"{side} {number} words\n" for number in range(count))
-            )
-    return folder
+def files(tmp_path: Path) -> list[str]:
+    """The settings of a tiny RNNsearch on parallel files in `data`, without a test split."""
+    return [
+        *on_files(tmp_path / "data", str(tmp_path / "data"), train=64, valid=8),
+        "parallel.devices=1",
+    ]
 
 
-def config(folder: Path, *overrides: str) -> Any:
-    """A tiny RNNsearch on those files."""
-    settings = [line for line in (*SMALL["rnnsearch"], *SHARED) if not line.startswith("data.")]
-    data = ["data=files", *under("data", directory=folder, source="de", target="en")]
-    return configs.load(
-        "configs/translation.py:rnnsearch", [*settings, *data, "parallel.devices=1", *overrides]
-    )
+def config(files: list[str], *overrides: str) -> Any:
+    """That of the RNNsearch."""
+    return configs.load("configs/translation.py:rnnsearch", [*files, *overrides])
 
 
 def prepared(parts: Any, workdir: Path) -> Run:
@@ -75,13 +62,12 @@ def test_where_programs_are_kept_and_that_they_are_not_without_a_home(
     start_jax()
     assert settings.keys() <= {"jax_default_matmul_precision"}
     monkeypatch.setenv("ATTNLAB_CACHE", "~/cache")
-    with pytest.raises(UserError, match="~/cache: there is no home folder here"):
-        start_jax()
+    check_refused("~/cache: there is no home folder here", start_jax)
 
 
 @pytest.mark.quick
 def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
-    files: Path, tmp_path: Path
+    files: list[str], tmp_path: Path
 ) -> None:
     """There is no test split in the folder; preparing leaves no trace, describing leaves vocabulary
     and manifest.
@@ -91,19 +77,19 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     assert set(run.task.data.rows) == {"train", "valid"} and not workdir.exists()
     workdir.mkdir()
     run.describe(progress())
-    with pytest.raises(
-        UserError, match="another process, or an earlier loop, has trained .* meanwhile"
-    ):
-        other.describe(progress())
+    check_refused(
+        "another process, or an earlier loop, has trained .* meanwhile", other.describe, progress()
+    )
     manifest = Manifest.read(workdir)
     assert set(manifest.data) == {"train", "valid"}
     assert (workdir / "vocabulary").is_dir()
     words = "holds another config: training.steps: saved 12, wanted 13"
-    with pytest.raises(UserError, match=words):
-        prepared(config(files, "training.steps=13"), workdir)
+    check_refused(words, prepared, config(files, "training.steps=13"), workdir)
 
 
-def test_products_are_computed_in_the_precision_of_the_config(files: Path, tmp_path: Path) -> None:
+def test_products_are_computed_in_the_precision_of_the_config(
+    files: list[str], tmp_path: Path
+) -> None:
     run = prepared(config(files, "training.precision=tensorfloat32"), tmp_path / "run")
     arguments = run.updates.state_like(run.task), run.batches(0)
     text = jax.jit(run.updates.step(run.task)).lower(*arguments).as_text()
@@ -114,7 +100,7 @@ def test_products_are_computed_in_the_precision_of_the_config(files: Path, tmp_p
 
 
 def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workdir = tmp_path / "run"
     workdir.mkdir()
@@ -131,49 +117,23 @@ def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
         assert 'note: not what this run began with: packages.jax: saved "0.0.1"' in out.getvalue()
         told = f"began with: devices.cores: saved {recorded}, wanted 7" in out.getvalue()
         assert told == ("cores" in out.getvalue()) == (recorded is not None)
-    (files / "valid.de").write_text((files / "valid.de").read_text().replace("3", "drei"))
+    valid = tmp_path / "data" / "valid.de"
+    valid.write_text(valid.read_text().replace("3", "drei"))
     words = r"the data of workdir .* has changed since it began \(split valid\)"
-    with pytest.raises(UserError, match=words):
-        prepared(config(files), workdir).describe(progress())
+    check_refused(words, prepared(config(files), workdir).describe, progress())
 
 
-def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None:
+def test_a_lost_vocabulary_is_not_replaced_by_another(files: list[str], tmp_path: Path) -> None:
+    """That the same one is learned again: tests/test_bad_input.py."""
     workdir = tmp_path / "run"
     workdir.mkdir()
     prepared(config(files), workdir).describe(progress())
     (copy,) = (workdir / "vocabulary").iterdir()
-    content = copy.read_bytes()
-    copy.unlink()
-    prepared(config(files), workdir).describe(progress())
-    assert copy.read_bytes() == content
     manifest = Manifest.read(workdir)
     assert {*manifest.vocabulary} == {copy.name}
     manifest.vocabulary[copy.name] = "0" * 64  # as if another version of the library had learned it
     manifest.write(workdir)
     copy.unlink()
     words = "has lost its vocabulary, and the data gives another one now"
-    with pytest.raises(UserError, match=words):
-        prepared(config(files), workdir).describe(progress())
+    check_refused(words, prepared(config(files), workdir).describe, progress())
     assert not copy.exists()
-
-
-def test_an_error_after_the_beginning_is_left_in_the_status(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One before it leaves the folder as it was."""
-    workdir = tmp_path / "run"
-
-    def early(*arguments: Any) -> Outcome:
-        raise UserError("no space")
-
-    def late(*arguments: Any) -> Outcome:
-        (attempt,) = arguments[-1].attempts
-        attempt.at(3)
-        raise ValueError("boom")
-
-    for broken, error in ((early, UserError), (late, ValueError)):
-        monkeypatch.setattr(loop, "train", broken)
-        with RunLock(workdir), Interrupt() as interrupt, progress() as shown, pytest.raises(error):
-            prepared(config(files), workdir).fit(Session(shown, interrupt, time.perf_counter()))
-        assert (attempts.read(workdir) == []) == (broken is early)
-    assert attempts.last_word(attempts.read(workdir)) == ("failed", 3, "ValueError: boom")

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records import attempts
 from attnlab.records.stream import read_records
@@ -28,6 +27,7 @@ from attnlab.training.stacked import choose_trials, stack_batches, train, uses_r
 from attnlab.training.updates import Updates
 from tests.changed import changed
 from tests.commands.tiny import under
+from tests.refusals import check_refused
 from tests.tasks.tiny import load
 from tests.training import toy
 from tests.training.toy import ROWS, Line, Noisy, points, settings
@@ -306,8 +306,7 @@ def test_records_of_a_trial_that_were_changed_are_refused(tmp_path: Path) -> Non
     together(tmp_path, configs, stop=3)
     path, other = tmp_path / "1" / "metrics.jsonl", (tmp_path / "0" / "metrics.jsonl").read_bytes()
     path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(UserError, match=f"{path} holds"):
-        together(tmp_path, configs)
+    check_refused(f"{path} holds", together, tmp_path, configs)
     assert (tmp_path / "0" / "metrics.jsonl").read_bytes() == other
 
 

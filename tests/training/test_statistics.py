@@ -12,13 +12,13 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification
 from attnlab.training.drawing import first_params
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
+from tests.refusals import check_refused
 from tests.tasks import tiny, tiny_labelled
 from tests.training.toy import steps_on
 
@@ -181,8 +181,7 @@ def test_frozen_averages_stay() -> None:
 def test_what_batch_norm_cannot_do_is_refused_before_data_is_read(
     overrides: list[str], words: str
 ) -> None:
-    with pytest.raises(UserError, match=words):
-        classification(*overrides)
+    check_refused(words, classification, *overrides)
 
 
 def test_a_step_with_statistics_takes_no_microbatches() -> None:

@@ -13,11 +13,3 @@ def test_the_first_state_is_a_function_of_the_seed() -> None:
     assert np.array_equal(first.params["w"], repeated.params["w"]) and int(first.seed) == 3
     assert not np.array_equal(first.params["w"], other.params["w"]) and int(first.step) == 0
     np.testing.assert_array_equal(first.params["w"], Line().init(jax.random.key(3))["w"])
-
-
-def test_a_checkpoint_holds_all_of_the_state_but_the_seed() -> None:
-    updates = Updates.of(settings())
-    like, state = updates.saved_like(Line()), updates.first_states(Line())(0)
-    shaped = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
-    assert like.seed is None and like.numbers is None
-    assert shaped(like) == shaped(state.replace(seed=None, numbers=None))
