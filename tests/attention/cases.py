@@ -50,7 +50,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": {"name": "cosine", "strength": "emitted"}},
         {"score": {"name": "dot"}},
         {"score": {"name": "location", "limit": 9}},
-        {"score": "dot", "alignment": {"name": "local_p", "reach": 3}},
+        {"score": "scaled_dot", "alignment": {"name": "local_p", "reach": 3}},
         {"score": "dot", "alignment": "hard"},
         {"score": {"name": "source_only", "hidden": 5}},
         {"score": {"name": "location_aware", "hidden": 5, "filters": 3, "reach": 2}},

@@ -5,11 +5,13 @@ pieces, and read no padding, is seen by the oracles of ConvS2S and of mixers.
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense
+from attnlab.layers.history import after
 from attnlab.layers.short_convolution import ShortConvolution
 from tests.rounding import assert_close
 
@@ -59,6 +61,11 @@ def test_dropout_is_on_the_inputs_and_needs_its_stream() -> None:
     expected, quiet, noisy = found(jax.random.key(1))
     np.testing.assert_array_equal(quiet, expected)
     assert np.abs(noisy - quiet).max() > 1e-2
+
+
+def test_a_piece_comes_behind_what_was_kept_in_its_own_dtype() -> None:
+    joined = after(np.zeros((2, 3, 4), np.float32), jnp.ones((2, 1, 4), jnp.bfloat16))
+    assert joined.shape == (2, 4, 4) and joined.dtype == jnp.bfloat16
 
 
 def test_a_short_one_starts_within_its_bound_is_zero_at_padding_and_refuses_no_taps() -> None:
