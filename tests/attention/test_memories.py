@@ -245,7 +245,9 @@ def begins_anywhere(name: str) -> bool:
     drawn=[
         (name, config)
         for name, config in PLACED
-        if name == "forgetting" or (name, config) == cases.PLAINEST or "rope" in json.dumps(config)
+        if name == "forgetting"
+        or (name, config) == cases.PLAINEST
+        or any(part in json.dumps(config) for part in ("rope", "stick_breaking"))
     ],
 )
 def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:

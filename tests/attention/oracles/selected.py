@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.attention.alignment_oracles import shared as softmax_over
 from tests.attention.oracles.heads import heads_scores, heads_values
 from tests.attention.oracles.rows import Array, Look, Result
 from tests.layers.oracles import affine, sigmoid
@@ -91,12 +92,12 @@ def native_sparse(look: Look) -> Result:
                 inside = [j for j in range(c, c + at["compress"]) if j < keys and real[b, j]]
                 if c + at["compress"] - 1 <= p:
                     members.append(inside)
-            full = np.array([bool(inside) for inside in members])
-            sums = [sum(turned[j][0][group] for j in inside) for inside in members]
+            # of a block without a real token any mean will do: it weighs nothing
             means = [
-                total / max(len(inside), 1) for total, inside in zip(sums, members, strict=True)
+                np.mean([turned[j][0][group] for j in inside or [0]], axis=0) for inside in members
             ]
-            looks = {h: shared(np.array([np.sum(asked[h] * k) for k in means]), full) for h in mine}
+            full = np.array([bool(inside) for inside in members], bool)
+            looks = {h: softmax_over(np.array([asked[h] @ m for m in means]), full) for h in mine}
             rated = {}
             for block in range(-(-keys // at["block"])):
                 tokens = range(block * at["block"], min((block + 1) * at["block"], keys))
@@ -124,7 +125,7 @@ def native_sparse(look: Look) -> Result:
                     (2, [j for j in seen if p - j < at["window"]]),
                 ):
                     scores = np.array([asked[h] @ turned[j][n][group] for j in let])
-                    maps[b, n, h, i, let] = shared(scores, np.ones(len(let), bool))
+                    maps[b, n, h, i, let] = softmax_over(scores, np.ones(len(let), bool))
                 for n in range(3):
                     joined[b, i, h] += g[b, i, n, h] * (maps[b, n, h, i] @ v[b, :, n, group])
     maps = maps.reshape(batch, 3 * heads, queries, keys)
