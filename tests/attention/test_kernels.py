@@ -180,25 +180,40 @@ def test_auto_takes_cudnn_in_programs_for_nvidia_gpus_alone(
         assert [text.count("__cudnn$fmha") for text in texts] == [0, calls, 0]
 
 
-@pytest.mark.parametrize("kernel", ["blockwise", "xla"])
-def test_a_memory_with_room_to_spare_is_read_to_its_length_or_from_a_traced_place(
-    kernel: str,
-) -> None:
-    """The last query stands on the last slot written, seven of twelve, not on the last there is."""
+def test_decoding_with_a_cache_and_a_traced_place() -> None:
     query, source, valid = inputs(queries=4, keys=5)
-    module = make("multihead", {"heads": 3, "positions": "shaw" if kernel != "xla" else "none"})
-    params = {"params": parameters(module)}
-    memory = module.apply(params, source, valid, 12, method="remember")
-    memory = module.apply(params, memory, source[:, :2], method="extend")
+    module = make("multihead", {"heads": 3, "positions": "shaw"})
+    params = parameters(module)
 
     @functools.partial(jax.jit, static_argnames="kernel")
     def run(kernel: str, memory: Any, at: Any) -> Any:
-        read = functools.partial(module.clone(kernel=kernel).apply, params, query, memory)
-        views = CAUSAL, VIEWS["window"], View(CAUSAL.rule, at)
-        return [read(view, method="read").context for view in views]
+        asked = functools.partial(module.clone(kernel=kernel).apply, {"params": params})
+        views = CAUSAL, View(CAUSAL.rule, at)
+        return [asked(query, memory, view, method="read").context for view in views]
 
-    for actual, expected in zip(*(run(one, memory, 3) for one in (kernel, "plain")), strict=True):
+    memory = module.apply({"params": params}, source, valid, 8, method="remember")
+    # seven written of eight
+    memory = module.apply({"params": params}, memory, source[:, :2], method="extend")
+    memory = jax.tree.map(jnp.asarray, memory)
+    for actual, expected in zip(run("blockwise", memory, 3), run("plain", memory, 3), strict=True):
         assert_close(actual, expected, eps=8)
+
+
+@pytest.mark.parametrize(
+    "case", ["causal-blockwise", "causal-xla", "window-blockwise", "window-xla"]
+)
+def test_a_memory_with_room_to_spare_is_read_to_its_length(case: str) -> None:
+    """The last query stands on the last slot written, not on the last there is."""
+    view, kernel = case.split("-")
+    query, source, _ = inputs(queries=4, keys=7)
+    module = make("multihead", {"heads": 3})
+    params = {"params": parameters(module)}
+    memory = module.apply(params, source, None, 12, method="remember")
+    actual, expected = (
+        module.clone(kernel=name).apply(params, query, memory, VIEWS[view], method="read").context
+        for name in (kernel, "plain")
+    )
+    assert_close(actual, expected, eps=8)
 
 
 @pytest.mark.parametrize(
