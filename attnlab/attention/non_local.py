@@ -102,12 +102,13 @@ class Block(Gate):
     kernel: KernelName = "auto"
 
     embeds: ClassVar[bool] = True  # whether theta and phi exist
+    parts_compared: ClassVar[tuple[Part, Part]]  # score and alignment
     maps = "exact"
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
         """Score and alignment."""
-        raise NotImplementedError
+        return self.parts_compared
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
@@ -174,11 +175,7 @@ class NonLocalGaussian(Block):
     """
 
     embeds = False
-
-    @nn.nowrap
-    def compared(self) -> tuple[Part, Part]:
-        """See `Block.compared`."""
-        return "dot", "softmax"
+    parts_compared = "dot", "softmax"
 
 
 class NonLocalDot(Block):
@@ -187,10 +184,7 @@ class NonLocalDot(Block):
     Card: non-local; Wang et al., Non-local Neural Networks, CVPR 2018; time N^2 C / r + N C^2 / r.
     """
 
-    @nn.nowrap
-    def compared(self) -> tuple[Part, Part]:
-        """See `Block.compared`."""
-        return "dot", ByNumber
+    parts_compared = "dot", ByNumber
 
 
 class NonLocalConcat(Block):
@@ -199,10 +193,7 @@ class NonLocalConcat(Block):
     Card: non-local; Wang et al., Non-local Neural Networks, CVPR 2018; time N^2 C / r + N C^2 / r.
     """
 
-    @nn.nowrap
-    def compared(self) -> tuple[Part, Part]:
-        """See `Block.compared`."""
-        return Joined, ByNumber
+    parts_compared = Joined, ByNumber
 
 
 def _in_a_row(x: jax.Array) -> jax.Array:

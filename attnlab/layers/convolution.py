@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.layers.dense import Dropout, matmul
+from attnlab.layers.history import over_real
 
 GATED = 2.0  # s, before a gated linear unit
 
@@ -89,12 +90,14 @@ class GatedConvolution(nn.Module):
             jnp.pad(jnp.where(valid[..., None], x, 0), ((0, 0), (side, side), (0, 0)))
         )
 
-    def causal(self, x: jax.Array, earlier: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def causal(
+        self, x: jax.Array, earlier: jax.Array, valid: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Computes x [B,T,n] -> [B,T,d], y_t from x_{t-k+1} ... x_t, where `earlier` are the k-1
-        inputs [B,k-1,n] before x; returns y, and those before the next piece.
+        inputs [B,k-1,n] before x; returns y, 0 at tokens that are not `valid` [B,T] (None: all
+        are), which are passed over, and the k-1 inputs before the next piece.
         """
-        inputs = jnp.concatenate([earlier.astype(x.dtype), x], axis=1)
-        return self._windows(inputs), inputs[:, x.shape[1] :]
+        return over_real(self._windows, x, earlier, valid)
 
     def _windows(self, x: jax.Array) -> jax.Array:
         """x [B,T+k-1,n] to [B,T,d]: windows are concatenated and multiplied in one product, which

@@ -7,6 +7,8 @@ slots of blocks. Source of the token before: B. Peng et al., "RWKV: Reinventing 
 Transformer Era", Findings of EMNLP 2023, section 3.1.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -28,6 +30,32 @@ def latest(slots: jax.Array, counts: jax.Array, size: int) -> jax.Array:
 def after(earlier: jax.Array, piece: jax.Array) -> jax.Array:
     """Returns `earlier` slots [B,n,...] followed by a piece [B,T,...], in the dtype of the piece."""
     return jnp.concatenate([earlier.astype(piece.dtype), piece], axis=1)
+
+
+def over_real(
+    causal: Callable[[jax.Array], jax.Array],
+    x: jax.Array,
+    earlier: jax.Array,
+    valid: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+    """Computes a causal function of windows over the real tokens of x [B,T,c] alone (`valid` [B,T];
+    None: all), which are moved to the front for it, and back: y [B,T,d], 0 at padding, and the last
+    n real tokens [B,n,c], for the next piece.
+
+    Args:
+      causal: [B,n+T,c] to [B,T,d], each row of its windows from n tokens before to the token itself.
+      x: the piece.
+      earlier: [B,n,c], the real tokens before the piece.
+      valid: which tokens of the piece are real.
+    """
+    if valid is None:
+        inputs = after(earlier, x)
+        return causal(inputs), inputs[:, x.shape[1] :]
+    order = jnp.argsort(~valid, axis=1, stable=True)[..., None]
+    inputs = after(earlier, jnp.take_along_axis(x, order, axis=1))
+    y = jnp.take_along_axis(causal(inputs), jnp.argsort(order, axis=1), axis=1)
+    last = latest(inputs, valid.sum(axis=1, dtype=jnp.int32), earlier.shape[1])
+    return jnp.where(valid[..., None], y, 0), last
 
 
 def places(read: jax.Array, length: int, valid: jax.Array | None) -> tuple[jax.Array, jax.Array]:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from attnlab.errors import at_least
 from attnlab.layers.convolution import nothing_before
-from attnlab.layers.history import after, latest
+from attnlab.layers.history import over_real
 from attnlab.layers.initial import symmetric
 
 
@@ -54,16 +54,12 @@ class ShortConvolution(nn.Module):
         taps = self.param("kernel", symmetric(1.0 / math.sqrt(self.kernel)), (self.kernel, width))
         if earlier is None:
             earlier = nothing_before(rows, width, self.kernel, x.dtype)
-        order = None if valid is None else jnp.argsort(~valid, axis=1, stable=True)[..., None]
-        real = x if order is None else jnp.take_along_axis(x, order, axis=1)
-        inputs = after(earlier, real)
-        last = self.kernel - 1
-        y = sum(inputs[:, last - j : last - j + length] * taps[j] for j in range(self.kernel))
-        if self.use_bias:
-            y = y + self.param("bias", nn.initializers.zeros, (width,))
-        y = jax.nn.silu(y) if self.activation == "silu" else jnp.asarray(y)
-        if valid is None or order is None:
-            return y, inputs[:, length:]
-        y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
-        window = latest(inputs, valid.sum(axis=1, dtype=jnp.int32), last)
-        return jnp.where(valid[..., None], y, 0), window
+        bias = self.param("bias", nn.initializers.zeros, (width,)) if self.use_bias else None
+
+        def causal(inputs: jax.Array) -> jax.Array:
+            ends = range(self.kernel - 1, -1, -1)
+            y = sum(inputs[:, n : n + length] * tap for n, tap in zip(ends, taps, strict=True))
+            y = y if bias is None else y + bias
+            return jax.nn.silu(y) if self.activation == "silu" else jnp.asarray(y)
+
+        return over_real(causal, x, earlier, valid)

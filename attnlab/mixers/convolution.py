@@ -13,12 +13,10 @@ Axis letters: B batch, T tokens of a piece, d width, k window.
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.convolution import GatedConvolution, nothing_before
-from attnlab.layers.history import after, latest
 from attnlab.mixers.recurrent import PASSING, one_text
 
 
@@ -55,14 +53,4 @@ class ConvolutionMixer(Mixer):
         one_text(self, view)
         self.record_sensitivity(x, view, state)
         state = self.begin(len(x), 0, x.dtype) if state is None else state
-        if view.valid is None:
-            return self.convolution.causal(x, state)
-        # Move real tokens to the front, in order, so that every window has real tokens only; then
-        # move back.
-        order = jnp.argsort(~view.valid, axis=1, stable=True)[..., None]
-        real = jnp.take_along_axis(x, order, axis=1)
-        y, _ = self.convolution.causal(real, state)
-        slots = after(state, real)
-        last = latest(slots, view.valid.sum(axis=1, dtype=jnp.int32), self.kernel - 1)
-        y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
-        return jnp.where(view.valid[..., None], y, 0), last
+        return self.convolution.causal(x, state, view.valid)

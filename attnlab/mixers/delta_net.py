@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.norms import RMSNorm
+from attnlab.layers.norms import GatedNorm, RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
@@ -55,6 +55,7 @@ class DeltaNet(Stateful):
     largest: float = 1.0
 
     called: ClassVar[str] = "delta_net"
+    output_gate: ClassVar[Literal["silu", "sigmoid"] | None] = None
 
     def setup(self) -> None:
         """Checks `largest` and `kernel` (raises UserError if they are out of range), and creates
@@ -71,7 +72,10 @@ class DeltaNet(Stateful):
         self.w_value = Dense(micro * values, use_bias=False)
         self.w_rate = Dense(micro * self.heads, use_bias=False)
         self.convolution = ShortConvolution(self.kernel, self.activation)
-        self.norm = self._norm()
+        norm = (
+            GatedNorm(self.output_gate, epsilon=EPSILON) if self.output_gate else RMSNorm(EPSILON)
+        )
+        self.norm: Any = norm
         self.out = Dense(self.width, use_bias=False)
 
     @nn.nowrap
@@ -83,10 +87,6 @@ class DeltaNet(Stateful):
     def values(self) -> int:
         """The width of the values of all heads."""
         return self.width
-
-    @nn.nowrap
-    def _norm(self) -> nn.Module:
-        return RMSNorm(EPSILON)
 
     @nn.nowrap
     def shape(self) -> Shape:

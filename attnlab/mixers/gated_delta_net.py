@@ -22,9 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
-from attnlab.mixers.delta_net import EPSILON, DeltaNet
+from attnlab.mixers.delta_net import DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
 
 
@@ -43,6 +42,7 @@ class GatedDeltaNet(DeltaNet):
     expansion: int = 2
 
     called: ClassVar[str] = "gated_delta_net"
+    output_gate = "silu"
 
     def setup(self) -> None:
         """Creates the parameters of DeltaNet, and those of the forget gate and the output gate."""
@@ -61,10 +61,6 @@ class GatedDeltaNet(DeltaNet):
     def values(self) -> int:
         """See `DeltaNet.values`."""
         return self.expansion * self.keys()
-
-    @nn.nowrap
-    def _norm(self) -> nn.Module:
-        return GatedNorm(epsilon=EPSILON)
 
     def gates(self, x: jax.Array) -> jax.Array:
         """g [B,H,T]."""

@@ -17,15 +17,13 @@ k taps.
 
 from typing import Any, ClassVar
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split, unbiased
-from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
-from attnlab.mixers.delta_net import EPSILON, DeltaNet
+from attnlab.mixers.delta_net import DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
 
 
@@ -41,6 +39,7 @@ class Kda(DeltaNet):
     rank: int = 0
 
     called: ClassVar[str] = "kda"
+    output_gate = "sigmoid"
 
     def setup(self) -> None:
         """Checks that `rank` is at least 0 (raises UserError if not), and creates the parameters of
@@ -54,10 +53,6 @@ class Kda(DeltaNet):
         self.w_forget, self.w_gate = Dense(self.width, use_bias=False), Dense(self.width)
         self.rate = self.param("rate", rates, (self.heads,))
         self.step = self.param("step", first_steps, (self.width,))
-
-    @nn.nowrap
-    def _norm(self) -> nn.Module:
-        return GatedNorm("sigmoid", epsilon=EPSILON)
 
     def gates(self, x: jax.Array) -> jax.Array:
         """g [B,H,T,D]."""

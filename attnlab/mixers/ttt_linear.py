@@ -88,7 +88,18 @@ class TttLinear(Stateful):
         short convolutions, the position scheme, and the inner model's first weights, norm and
         learning rates.
         """
-        self._check()
+        if min(self.mini_batch, self.kernel) < 1 or self.largest <= 0:
+            raise UserError(
+                f"{self.called}: mini_batch={self.mini_batch} and kernel={self.kernel} must be at"
+                f" least 1, and largest={self.largest} above 0"
+            )
+        if self.chunk < 0 or (self.chunk and self.mini_batch % self.chunk):
+            divisors = [n for n in range(1, self.mini_batch + 1) if not self.mini_batch % n]
+            near = min(divisors, key=lambda n: abs(n - self.chunk))
+            raise UserError(
+                f"{self.called}: chunk={self.chunk} must divide mini_batch={self.mini_batch}, or be"
+                f" 0 for the best; the nearest is {near}"
+            )
         self.w_query, self.w_value, self.w_gate, self.out = unbiased(4, self.width)
         self.w_rate = Dense(self.heads)
         self.convolution_query, self.convolution_key = (
@@ -107,24 +118,6 @@ class TttLinear(Stateful):
             for number, (m, n) in enumerate(itertools.pairwise(self.widths()))
         )
         self.norm = LayerNorm(EPSILON)
-
-    @nn.nowrap
-    def _check(self) -> None:
-        """Checks that `mini_batch` and `kernel` are at least 1, `largest` is above 0, and `chunk`
-        divides `mini_batch` or is 0; raises UserError if not.
-        """
-        if min(self.mini_batch, self.kernel) < 1 or self.largest <= 0:
-            raise UserError(
-                f"{self.called}: mini_batch={self.mini_batch} and kernel={self.kernel} must be at"
-                f" least 1, and largest={self.largest} above 0"
-            )
-        if self.chunk < 0 or (self.chunk and self.mini_batch % self.chunk):
-            divisors = [n for n in range(1, self.mini_batch + 1) if not self.mini_batch % n]
-            near = min(divisors, key=lambda n: abs(n - self.chunk))
-            raise UserError(
-                f"{self.called}: chunk={self.chunk} must divide mini_batch={self.mini_batch}, or be"
-                f" 0 for the best; the nearest is {near}"
-            )
 
     @nn.nowrap
     def widths(self) -> tuple[int, ...]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.layers.oracles import sigmoid as sigmoid_of
+
 Array = np.ndarray
 
 
@@ -63,11 +65,6 @@ def shared(scores: Array, allowed: Array, more: float = 0.0) -> Array:
     return weights
 
 
-def sigma(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
-    return 1.0 / (1.0 + np.exp(-x))
-
-
 def softmax(row: Row) -> Array:
     """exp(e_j) / sum exp."""
     return shared(row.scores, row.allowed)
@@ -106,7 +103,7 @@ def entmax(row: Row) -> Array:
 
 def learned_entmax(row: Row) -> Array:
     """The same with alpha = 1 + sigmoid(w_h)."""
-    return tsallis(row, 1.0 + sigma(row.params["logit"][row.head]))
+    return tsallis(row, 1.0 + sigmoid_of(row.params["logit"][row.head]))
 
 
 def tsallis(row: Row, alpha: float) -> Array:
@@ -133,7 +130,7 @@ def sigmoid(row: Row) -> Array:
         return np.zeros(len(row.scores))
     bias = row.fields.get("bias")
     bias = -np.log(row.allowed.sum()) if bias is None else bias
-    return np.where(row.allowed, sigma(row.scores + bias), 0.0)
+    return np.where(row.allowed, sigmoid_of(row.scores + bias), 0.0)
 
 
 def local_m(row: Row) -> Array:
@@ -156,7 +153,7 @@ def local_p(row: Row) -> Array:
     """softmax over the keys at most D from floor(p), times the Gaussian about p."""
     times = row.real() - (row.fields.get("span", "n") == "n - 1")
     hidden = np.tanh(row.query @ row.params["w_position"]["kernel"])
-    p = times * sigma(hidden @ row.params["v"][:, row.head])
+    p = times * sigmoid_of(hidden @ row.params["v"][:, row.head])
     weights = shared(row.scores, row.near(int(np.floor(p)), 10))
     spread = row.fields.get("reach", 10) / 2
     return weights * np.exp(-((np.arange(len(weights)) - p) ** 2) / (2 * spread**2))
@@ -172,7 +169,7 @@ def monotonic(row: Row) -> Array:
     """Equation 9 of Raffel et al.: p_j sum_{k <= j} a_before,k prod_{k <= l < j} (1 - p_l); queries
     that saw nothing do not count.
     """
-    stop = np.where(row.allowed, sigma(row.scores + row.params["offset"][row.head]), 0.0)
+    stop = np.where(row.allowed, sigmoid_of(row.scores + row.params["offset"][row.head]), 0.0)
     last = np.eye(len(row.scores))[0]
     for weights in row.before:
         last = weights if weights.any() else last
@@ -229,7 +226,7 @@ def stick_breaking(row: Row) -> Array:
     left, weights = 1.0, np.zeros(len(row.scores))
     for j in range(min(row.i, len(row.scores)) - 1, -1, -1):
         if row.allowed[j]:
-            share = sigma(row.scores[j])
+            share = sigmoid_of(row.scores[j])
             weights[j], left = share * left, (1.0 - share) * left
     return weights
 

@@ -41,6 +41,7 @@ def committed(file: Path) -> dict[str, dict[str, Any]]:
 WIDTH = 12
 PARTS = (("score", "dot"), ("alignment", "softmax"), ("positions", "none"))
 CAPPED = {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}
+MOBA = {"name": "moba", "block": 2, "blocks": 2}
 SPARSE = {"compress": 4, "stride": 2, "block": 2, "blocks": 3, "window": 2}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "single": [
@@ -50,7 +51,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": {"name": "cosine", "strength": "emitted"}},
         {"score": {"name": "dot"}},
         {"score": {"name": "location", "limit": 9}},
-        {"score": "dot", "alignment": {"name": "local_p", "reach": 3}},
+        {"score": "scaled_dot", "alignment": {"name": "local_p", "reach": 3}},
         {"score": "dot", "alignment": "hard"},
         {"score": {"name": "source_only", "hidden": 5}},
         {"score": {"name": "location_aware", "hidden": 5, "filters": 3, "reach": 2}},
@@ -84,10 +85,17 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "alignment": "gumbel"},
         {"heads": 1, "positions": {"name": "cope", "count": 3}, "alignment": "stick_breaking"},
         {"heads": 3, "alignment": "selective"},
+        {"heads": 6, "key_heads": 2, "positions": "rope", "alignment": MOBA},
     ],
     "talking_heads": [{"heads": 3}],
-    "differential": [{"heads": 4}, {"heads": 2, "head_width": 4}],
-    "gated": [{"heads": 3}, {"heads": 2, "head_width": 5, "gate": "head"}],
+    "differential": [
+        {"heads": 4},
+        {"heads": 2, "head_width": 4, "alignment": {"name": "scalable_softmax", "length": 5}},
+    ],
+    "gated": [
+        {"heads": 3},
+        {"heads": 2, "head_width": 5, "gate": "head", "alignment": {"name": "top_k", "keep": 3}},
+    ],
     "forgetting": [{"heads": 6, "key_heads": 2, "alignment": "sink"}],
     "tensor_product": [{"heads": 3, "query_rank": 3, "score": "qk_rmsnorm", "positions": "rope"}],
     "path": [{"heads": 6, "key_heads": 2, "block": 4}],
@@ -95,7 +103,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "native_sparse": [{"heads": 2, "key_heads": 1, **SPARSE, "positions": "rope"}],
     "latent": [
         {"heads": 3, "latent": 5},
-        {"heads": 2, "head_width": 5, "latent": 4},
+        {"heads": 2, "head_width": 5, "latent": 4, "alignment": "softpick"},
         {"heads": 2, "latent": 3, "rotary": 4, "query_latent": 5, "positions": {"name": "rope"}},
     ],
     "hops": [{"hops": 2, "hidden": 5}],

@@ -48,8 +48,6 @@ def drawn(
         "query": rng.normal(size=(B, TQ, heads * D)),
         "source": rng.normal(size=(B, keys, width)),
         "valid": valid,
-    }
-    arrays |= {
         "causal": causal,
         "heads": heads,
         "key_heads": key_heads,

@@ -79,22 +79,9 @@ def test_softmax_is_the_formula_and_a_constant_changes_nothing(scores: np.ndarra
     assert np.asarray(log_softmax(np.array([[0.0, -1e4]]), None))[0, 1] == -1e4
 
 
-@pytest.mark.quick
-def test_a_sink_takes_the_share_of_one_more_key(scores: np.ndarray) -> None:
-    scores = scores[None, :2, None]  # two heads
-    logit = np.array([0.7, -1.2], np.float32)
-    actual = np.asarray(weigh("sink", {}, {"logit": logit}, scores))
-    lse = np.log(np.exp(scores.astype(np.float64)).sum(-1, keepdims=True))
-    kept = 1.0 / (1.0 + np.exp(-(lse - logit[:, None, None])))
-    assert_near(actual, softmax(scores, None) * kept)
-    plus_one = weigh("softmax_plus_one", {}, {}, scores)
-    silent = weigh("sink", {}, {"logit": np.zeros(2)}, scores)
-    assert_near(silent, plus_one, 1e-7)
-    assert_close(
-        weigh("sink", {}, {"logit": np.full(2, -1e9)}, scores), softmax(scores, None), eps=8
-    )
-    for low in (-200.0, -1e30):  # a head that wants nothing gets nothing
-        assert not np.any(weigh("softmax_plus_one", {}, {}, np.full_like(scores, low)))
+def test_a_head_that_wants_nothing_gets_nothing() -> None:
+    for low in (-200.0, -1e30):
+        assert not np.any(weigh("softmax_plus_one", {}, {}, np.full((1, 2, 1, 6), low, np.float32)))
 
 
 @pytest.mark.quick
@@ -156,10 +143,8 @@ def test_above_two_gradients_stay_finite() -> None:
 
 
 @pytest.mark.quick
-def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
+def test_sigmoid_can_be_cut_into_blocks() -> None:
     scores = np.random.default_rng(0).normal(size=(2, 1, 3, 6)).astype(np.float32)
-    assert_near(weigh("sigmoid", {}, {}, 0 * scores), np.full(scores.shape, 1 / 7), 1e-7)
-    assert_near(weigh("sigmoid", {"bias": 0.0}, {}, scores), jax.nn.sigmoid(scores), 1e-7)
     whole = weigh("sigmoid", {}, {}, scores, lengths=[6, 4])
     module, seen = ALIGNMENTS.resolve("sigmoid")(), jnp.array([6, 4])[:, None, None, None]
     for start in (0, 3):  # a kernel that shows three keys at a time says how many there are in all

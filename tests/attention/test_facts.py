@@ -11,6 +11,7 @@ import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.hard import best
+from attnlab.attention.mechanisms.latent import Latent
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.scores import SCORES
@@ -74,6 +75,22 @@ def test_the_look_of_the_paper_has_the_bits_of_the_plain_kernel(
         actual.append(program(parameters(module), query))
     for plain, expected in zip(*map(jax.tree.leaves, actual), strict=True):
         np.testing.assert_array_equal(plain, expected)
+
+
+@pytest.mark.parametrize("rotary", [0, 4])
+def test_both_forms_of_latent_attention_are_one(
+    rotary: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, source, valid = inputs()
+    parts = {"latent": 5, "rotary": rotary, "positions": "rope" if rotary else "none"}
+    module = make("latent", {"heads": 3, **parts})
+    params, actual = {"params": parameters(module)}, []
+    for absorbed in (True, False):
+        monkeypatch.setattr(Latent, "absorbs", lambda *_, absorbed=absorbed: absorbed)
+        look = jax.jit(lambda: module.apply(params, query, source, CAUSAL, valid, mutable=[MAPS]))
+        actual.append(look()[0])
+    assert_close(actual[0].context, actual[1].context, eps=8)
+    assert_close(actual[0].weights, actual[1].weights, eps=8)
 
 
 def test_every_entry_is_dropped_on_its_own() -> None:

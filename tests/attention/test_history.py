@@ -1,6 +1,7 @@
-"""Looks that depend on the looks before give the same one after the other as all at once."""
+"""Looks that depend on the looks before: their gradients through a loop, what cannot carry them, and
+numbers at the edge. That they give the same one after the other as all at once: test_memories.py.
+"""
 
-import functools
 from typing import Any
 
 import jax
@@ -11,62 +12,8 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
-from tests.attention.cases import CASES, inputs, looks_back, make, over, parameters, prepared
+from tests.attention.cases import inputs, make, parameters
 from tests.attention.test_memories import Scanned
-from tests.rounding import assert_close
-
-BACK = [case for case in CASES if looks_back(case[1])]
-
-
-@over(BACK)
-def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]) -> None:
-    call, (query, source, valid) = prepared(name, config)[0], inputs()
-
-    @jax.jit
-    def at_once() -> Any:
-        full = call(query, source, View(positions=2), valid)
-        memory = call(source, valid, method="remember")
-        at = View(positions=2 + query.shape[1] - 1)
-        anew = call(query[:, -1:], memory, at, method="read")
-        return full, memory, call(memory, method="initial_history"), anew
-
-    full, memory, first, anew = at_once()
-    history = first
-    assert history is not None
-
-    @jax.jit
-    def step(history: Any, token: Any, at: Any) -> Any:
-        reading = call(token, memory, View(positions=at), history=history, method="read")
-        return reading.history, reading.context[:, 0]
-
-    for i in range(query.shape[1]):
-        history, context = step(history, query[:, i : i + 1], i + 2)
-        assert_close(context, full.context[:, i], eps=16)
-    kind = lambda x: (x.shape, str(x.dtype))
-    kinds = [jax.tree.map(kind, state) for state in (first, history, full.history)]
-    assert kinds[0] == kinds[1] == kinds[2]
-    assert all(leaf.shape[0] == len(query) for leaf in jax.tree.leaves(history))
-    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), history, full.history)
-    assert np.abs(anew.context[:, 0] - full.context[:, -1]).max() > 1e-4  # earlier looks matter
-
-
-@over(BACK, drawn=BACK[2:4])
-def test_a_piece_of_queries_goes_on_from_the_piece_before(
-    name: str, config: dict[str, Any]
-) -> None:
-    call, (query, source, valid) = prepared(name, config)[0], inputs()
-
-    @jax.jit
-    def both() -> Any:
-        full = call(query, source, View(positions=2), valid).context
-        memory = call(source, valid, method="remember")
-        first = call(query[:, :2], memory, View(positions=2), method="read")
-        second = call(query[:, 2:], memory, View(positions=4), history=first.history, method="read")
-        return full, (first.context, second.context)
-
-    full, pieces = both()
-    actual = np.concatenate(pieces, axis=1)
-    assert_close(actual, full, eps=8)
 
 
 def test_inside_a_scan_with_gradients() -> None:
@@ -78,19 +25,13 @@ def test_inside_a_scan_with_gradients() -> None:
         return (reading.context**2).sum()  # type: ignore[union-attr]
 
     def scanned(params: Any) -> Any:
-        actual = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
-        return (actual**2).sum()  # type: ignore[operator]
+        within = {"params": {"mechanism": params}}
+        contexts, _ = Scanned(module).apply(within, query, source, valid, 2)  # type: ignore[misc]
+        return (contexts**2).sum()
 
     both = [jax.jit(jax.value_and_grad(total))(params) for total in (at_once, scanned)]
     for leaf, same in zip(*map(jax.tree.leaves, both), strict=True):
         np.testing.assert_allclose(leaf, same, rtol=1e-4, atol=1e-5)
-
-
-def test_nothing_is_carried_where_nothing_looks_back() -> None:
-    call, (query, source, _) = prepared("multihead", {"heads": 3})[0], inputs()
-    memory = call(source, method="remember")
-    assert call(memory, method="initial_history") is None
-    assert call(query, memory, method="read").history is None
 
 
 SLOT = Need(role="cross", stepwise=True, history=True)

@@ -46,19 +46,14 @@ def test_windows_equal_plain_in_values_and_gradients(
 @pytest.mark.quick
 def test_less_is_computed_where_the_window_is_small_and_nothing_else_where_it_is_not() -> None:
     query, source, _ = inputs(batch=1, queries=16, keys=200)
-    counted = {}
-    for reach in (2, 60):
-        for kernel in ("auto", "plain"):
-            module = make(
-                "multihead", {"heads": 3, "alignment": {"name": "local_m", "reach": reach}}
-            )
-            module = module.clone(kernel=kernel)
-            memory = module.apply({"params": parameters(module)}, source, method="remember")
-            counted[reach, kernel] = flops(
-                lambda p, q, m, module=module: (
-                    module.apply({"params": p}, q, m, View(positions=0), method="read").context
-                ),
-                *(parameters(module), query, memory),
-            )
-    assert counted[2, "auto"] < 0.3 * counted[2, "plain"]
-    assert counted[60, "auto"] == counted[60, "plain"]
+
+    def work(reach: int, kernel: str) -> float:
+        alignment = {"name": "local_m", "reach": reach}
+        module = make("multihead", {"heads": 3, "alignment": alignment, "kernel": kernel})
+        call = lambda params, *given, **method: module.apply({"params": params}, *given, **method)
+        memory = call(parameters(module), source, method="remember")
+        look = lambda *given: call(*given, View(positions=0), method="read").context
+        return flops(look, parameters(module), query, memory)
+
+    assert work(2, "auto") < 0.3 * work(2, "plain")
+    assert work(60, "auto") == work(60, "plain")

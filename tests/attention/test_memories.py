@@ -245,7 +245,9 @@ def begins_anywhere(name: str) -> bool:
     drawn=[
         (name, config)
         for name, config in PLACED
-        if name == "forgetting" or (name, config) == cases.PLAINEST or "rope" in json.dumps(config)
+        if name == "forgetting"
+        or (name, config) == cases.PLAINEST
+        or any(part in json.dumps(config) for part in ("rope", "stick_breaking"))
     ],
 )
 def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:
@@ -338,8 +340,10 @@ class Scanned(nn.Module):
 
     mechanism: Attention
 
-    def __call__(self, query: Any, source: Any, valid: Any, first: int) -> jax.Array:
-        """Contexts [B,Tq,d] of queries [B,Tq,dq], the first of which stands at position `first`."""
+    def __call__(self, query: Any, source: Any, valid: Any, first: int) -> tuple[jax.Array, Any]:
+        """Contexts [B,Tq,d] of queries [B,Tq,dq], the first of which stands at position `first`, and
+        the last history.
+        """
         memory = self.mechanism.remember(source, valid)
 
         def step(mechanism: Attention, carry: Any, token: Any) -> tuple[Any, jax.Array]:
@@ -351,11 +355,17 @@ class Scanned(nn.Module):
         how = {"variable_broadcast": "params", "split_rngs": {"params": False}}
         scan = nn.scan(step, **how, in_axes=1, out_axes=1)
         begun = np.int32(first), self.mechanism.initial_history(memory)
-        return scan(self.mechanism, begun, query)[1]
+        (_, history), contexts = scan(self.mechanism, begun, query)
+        return contexts, history
 
 
-@cases.over(FIRST, "decoding")
+@cases.over(
+    [case for case in cases.CASES if case in FIRST or cases.looks_back(case[1])], "decoding"
+)
 def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[str, Any]) -> None:
+    """In contexts and in the history for further looks, which has a row for each of the batch and is
+    there exactly where a look depends on the looks before.
+    """
     module = cases.make(name, config)
     params = cases.parameters(module)
     query, source, valid = cases.inputs(batch=2, keys=LENGTH)
@@ -365,8 +375,11 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
         within = {"params": {"mechanism": params}}
         view = View(cases.causally(module).rule, positions=2)
         at_once = module.apply({"params": params}, query, source, view, valid)
-        return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
+        return Scanned(module).apply(within, query, source, valid, first=2), at_once
 
-    actual, expected = both(query, source, valid)
-    assert_close(actual, expected, eps=8)
+    (actual, history), expected = both(query, source, valid)
+    assert_close(actual, expected.context, eps=8)
     assert actual.shape == (2, 5, cases.WIDTH)
+    jax.tree.map(lambda a, b: assert_close(a, b, eps=16), history, expected.history)
+    assert (history is not None) == cases.looks_back(config)
+    assert all(len(leaf) == 2 for leaf in jax.tree.leaves(history))

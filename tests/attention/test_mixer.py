@@ -69,7 +69,7 @@ OTHERS = [
         {"heads": 3, "kernel": 2, "activation": "none", "largest": 2.0, "chunk": 4},
     ),
     ("kda", {"heads": 2, "kernel": 3, "chunk": 3}),
-    ("delta_product", {"heads": 2, "kernel": 2, "chunk": 4}),
+    ("delta_product", {"heads": 2, "kernel": 1, "chunk": 4}),
     ("gated_delta_product", {"heads": 3, "kernel": 2, "count": 2, "chunk": 4}),
     ("rwkv7", {"heads": 2, "rank": 3, "chunk": 4}),
     ("mlstm", {"heads": 2, "chunk": 3}),

@@ -14,11 +14,11 @@ FORMS = ["non_local", "non_local_gaussian", "non_local_dot", "non_local_concat"]
 PLACES = SHAPE[1] * SHAPE[2]
 
 
-def run(name: str, fields: dict[str, Any], x: np.ndarray, params: Any = None) -> Any:
+def run(name: str, fields: dict[str, Any], x: np.ndarray) -> Any:
     """y and the collected maps, in float64."""
     gate = make(name, fields)
     with jax.enable_x64(True):
-        variables = {"params": drawn(gate) if params is None else params}
+        variables = {"params": drawn(gate)}
         y, left = jax.jit(lambda x: gate.apply(variables, x, mutable=[MAPS]))(x)
     (weights,) = left[MAPS]["attention"]["weights"]
     return np.asarray(y), np.asarray(weights)

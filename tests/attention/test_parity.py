@@ -23,15 +23,14 @@ CASES = [
 ]
 
 
-def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: float) -> None:
-    """Context, weights and gradients of ours beside those of a case."""
+def assert_parity(case: dict[str, Any]) -> None:
+    """Context, weights and gradients of ours beside those of a case, in float64."""
     heads, key_heads = int(case["heads"]), int(case["key_heads"])
-    nested = unflatten_dict(case, sep="/")["params"]
-    params = jax.tree.map(lambda array: array.astype(dtype), nested)
+    params = unflatten_dict(case, sep="/")["params"]
     bias = "bias" in params["out"]
     module = MultiHead(width=heads * golden.D, heads=heads, key_heads=key_heads, bias=bias)
     view = CAUSAL if case["causal"] else EVERYTHING
-    query, source, direction = (case[x].astype(dtype) for x in ("query", "source", "direction"))
+    query, source, direction = (case[x] for x in ("query", "source", "direction"))
 
     def attend(query: Any, source: Any) -> Any:
         rest = (query, source, view, case["valid"])
@@ -44,32 +43,22 @@ def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: fl
         return reading, pull(reading.replace(context=direction, weights=zero))
 
     reading, grads = looked(query, source)
-    assert reading.context.dtype == dtype
-    largest = max(1.0, np.abs(case["context"]).max())
-    np.testing.assert_allclose(reading.context, case["context"], rtol=0, atol=forward * largest)
+    pairs = [(reading.context, case["context"])]
     if "weights" in case:
-        np.testing.assert_allclose(reading.weights, case["weights"], rtol=0, atol=forward)
+        pairs.append((reading.weights, case["weights"]))
     for side, grad in zip(("query", "source"), grads, strict=True):
-        expected = case[f"grads/{side}"]
-        largest = max(1.0, np.abs(expected).max())
-        np.testing.assert_allclose(grad, expected, rtol=0, atol=gradient * largest)
+        pairs.append((grad, case[f"grads/{side}"]))
+    for actual, expected in pairs:
+        assert actual.dtype == np.float64
+        bound = TOLERANCE["float64"] * max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=bound)
 
 
 @pytest.mark.quick
 @pytest.mark.product("golden")
 @pytest.mark.parametrize("case", CASES)
-def test_golden_values_in_float32(case: str) -> None:
-    assert_parity(
-        committed(golden.FILE)[case], np.float32, TOLERANCE["float32"], TOLERANCE["gradient"]
-    )
-
-
-@pytest.mark.product("golden")
-@pytest.mark.parametrize("case", CASES)
-def test_golden_values_in_float64(case: str, float64: None) -> None:
-    assert_parity(
-        committed(golden.FILE)[case], np.float64, TOLERANCE["float64"], TOLERANCE["float64"]
-    )
+def test_golden_values(case: str, float64: None) -> None:
+    assert_parity(committed(golden.FILE)[case])
 
 
 def test_the_golden_file_is_small_and_whole() -> None:
@@ -80,7 +69,7 @@ def test_the_golden_file_is_small_and_whole() -> None:
         assert not case["valid"].all()
 
 
-def test_torch_itself() -> None:
+def test_torch_itself(float64: None) -> None:
     """Numbers drawn anew; and the committed ones are what torch gives today."""
     pytest.importorskip("torch", reason="the committed numbers stand in for torch")
     for name, arrays in golden.cases():
@@ -89,4 +78,4 @@ def test_torch_itself() -> None:
                 committed(golden.FILE)[name][part], array, rtol=0, atol=1e-12
             )
     for _, arrays in golden.cases(seed=1):
-        assert_parity(arrays, np.float32, TOLERANCE["float32"], TOLERANCE["gradient"])
+        assert_parity(arrays)

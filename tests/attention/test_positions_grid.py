@@ -66,25 +66,17 @@ def test_halves_are_of_the_row_and_of_the_column() -> None:
         assert np.abs(first - second).max() > 0.5
 
 
-def turning() -> list[str]:
-    """The mechanisms that turn queries and keys of one sequence, both ways."""
-    need = Need(role="self", places="grid", padding=False, maps=False, mixes=True)
-    result = []
-    for name in MECHANISMS.names():
-        try:
-            need.check(MECHANISMS.resolve(name), "slot", {"positions": "rope_2d"})
-        except (UserError, TypeError):
-            continue
-        if "query_key" in MECHANISMS.resolve(name).capabilities.positions:
-            result.append(name)
-    return result
+def turns(name: str) -> bool:
+    """Whether a mechanism turns queries and keys of one sequence, both ways."""
+    can = MECHANISMS.resolve(name).capabilities
+    return "query_key" in can.positions and "bidirectional" in can.directions
 
 
 @pytest.mark.parametrize(
     "name",
     [
         name if name in ("multihead", "latent") else pytest.param(name, marks=pytest.mark.full)
-        for name in turning()
+        for name in filter(turns, MECHANISMS.names())
     ],
 )
 def test_a_mixer_reads_the_places_of_its_view(name: str) -> None:

@@ -1,6 +1,5 @@
 """Single scores have bounds, zero gradients and starts, and refuse impossible fields."""
 
-import contextlib
 import functools
 import math
 from typing import Any
@@ -130,15 +129,3 @@ def test_impossible_values_are_refused(name: str, fields: dict[str, Any], words:
     with pytest.raises(UserError) as caught:
         drawn(made(SCORES, {"name": name, **fields})())
     assert words in str(caught.value)
-
-
-def test_which_scores_take_unequal_widths() -> None:
-    """Those with a matrix between the two sides, and the one that does not look at keys."""
-    taken = set()
-    for name in SCORES.names():
-        with contextlib.suppress(UserError):
-            drawn(made(SCORES, name)(), 6, 4)
-            taken.add(name)
-    general = {"general", "biased_general", "activated_general"}
-    additive = {"additive", "concat_identity", "coverage", "location_aware", "source_only"}
-    assert taken == general | additive | {"location"}

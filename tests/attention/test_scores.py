@@ -200,13 +200,20 @@ def test_product_and_rotary_are_declared_as_they_are(name: str, fields: str) -> 
     assert turned == score.rotary, f"declare `rotary = {turned}` in the class"
 
 
+MATRICES = {"general", "biased_general", "activated_general"}
+MATRICES |= {"additive", "concat_identity", "coverage", "location_aware", "source_only"}
+
+
 @every
 def test_unequal_widths_are_right_or_refused(name: str, fields: str) -> None:
+    """Right with a matrix between the two sides, and where keys are not looked at."""
     score, (q, k) = make(name, fields), inputs(6, 4)
     try:
         variables = drawn(score, 6, 4)
     except UserError as error:
         assert re.match("score .*is 6 wide, the key 4.*'additive'", str(error))
+        assert name not in MATRICES | {"location"}
         return
+    assert name in MATRICES | {"location", "soft_capped"} or ":" in name
     actual = score.apply(variables, q, k, method=whole)
     assert_agree(actual, expected(name, fields, variables, q, k), TOLERANCE["float32"])

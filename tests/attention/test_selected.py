@@ -18,7 +18,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
-from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
+from tests.attention.cases import TOLERANCE, WIDTH, make, parameters, wide
 from tests.attention.oracles.selected import indexed
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -172,35 +172,3 @@ def test_the_kernel_gathered_refuses_by_name_what_it_cannot_compute() -> None:
         with pytest.raises(UserError, match=f"MultiHead: kernel 'gathered' .*{words}"):
             init = functools.partial(make("multihead", moba | more).init, view=view)
             jax.eval_shape(init, jax.random.key(0), x, x)
-
-
-# in the full mode those whose weights are a function of one row of scores
-DECODED = [
-    pytest.param({"name": "scalable_softmax", "length": 5}, marks=pytest.mark.full),
-    pytest.param({"name": "softpick"}, marks=pytest.mark.full),
-    {"name": "stick_breaking"},
-    pytest.param({"name": "top_k", "keep": 3}, marks=pytest.mark.full),
-    {"name": "moba", "block": 2, "blocks": 2},
-]
-
-
-@pytest.mark.parametrize("alignment", DECODED, ids=lambda alignment: alignment["name"])
-def test_decoding_with_a_cache_in_pieces_is_the_full_pass(alignment: dict[str, Any]) -> None:
-    config = {"heads": 3, "alignment": alignment}
-    module, params = make("multihead", config), of("multihead", config)
-    call, x = functools.partial(module.apply, {"params": params}), wide(inputs(queries=9)[0])
-
-    @jax.jit
-    def run(x: Any) -> Any:
-        memory, actual = call(x[:, :0], capacity=11, method="remember"), []
-        for first, last in ((0, 4), (4, 5), (5, 9)):
-            memory = call(memory, x[:, first:last], method="extend")
-            actual.append(call(x[:, first:last], memory, CAUSAL, method="read").context)
-        order = np.array([3, 1, 4, 0, 2])  # each token with a position of its own
-        moved = call(x[:, order], positions=order[None], method="remember")
-        last = call(x[:, 4:5], moved, View(CAUSAL.rule, positions=4), method="read").context
-        return call(x, x, CAUSAL).context, jnp.concatenate(actual, axis=1), last  # type: ignore[arg-type]
-
-    full, pieces, moved = run(x)
-    assert_close(pieces, full)
-    assert_close(moved, full[:, 4:5])

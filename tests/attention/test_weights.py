@@ -31,12 +31,6 @@ from tests.rounding import assert_close
 SLOT = Need(role="cross", weights=True)
 
 
-def calls(name: str, config: dict[str, Any]) -> Any:
-    """`apply` with parameters, of a mechanism that hands out weights."""
-    params = jax.tree.map(jnp.asarray, cases.parameters(cases.make(name, config)))
-    return functools.partial(cases.make(name, config).apply, {"params": params})
-
-
 def scanned(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism hands out weights while it is read query by query."""
     module = cases.make(name, config)
@@ -50,40 +44,28 @@ SCANNED = [case for case in cases.first_settings() if scanned(*case)]
     SCANNED, drawn=[case for case in SCANNED if case[0] in ("single", "multihead", "latent")]
 )
 def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[str, Any]) -> None:
-    call = calls(name, config)
-    x, _, _ = cases.inputs(queries=LENGTH)
+    """With the slots to spare that maps leave out, so that their shape does not depend on whether the
+    length is known; slots that nothing was written to have weight 0.
+    """
+    call, x = cases.prepared(name, config)[0], jnp.asarray(cases.inputs(queries=LENGTH)[0])
+    read = functools.partial(call, weights=True, method="read", mutable=[MAPS, "intermediates"])
 
     def step(memory: Any, token: Any) -> tuple[Any, Any]:
         memory = call(memory, token[:, None], method="extend")
-        reading = call(token[:, None], memory, CAUSAL, weights=True, method="read")
-        return memory, reading.weights[:, :, 0]
+        return memory, read(token[:, None], memory, CAUSAL)[0].weights[:, :, 0]
 
     @jax.jit
     def looks(x: Any) -> Any:
-        look, left = call(x, x, CAUSAL, weights=True, mutable=["intermediates"])
-        begun = jax.tree.map(jnp.asarray, call(x[:, :2], capacity=CAPACITY, method="remember"))
-        return look.weights, left, jax.lax.scan(step, begun, x[:, 2:].swapaxes(0, 1))[1]
+        begun = call(x[:, :2], capacity=CAPACITY, method="remember")
+        _, steps = jax.lax.scan(step, begun, x[:, 2:].swapaxes(0, 1))
+        return read(x, call(x, capacity=CAPACITY, method="remember"), CAUSAL), steps
 
-    full, left, actual = looks(x)
-    assert jax.tree.leaves(left) == []
-    actual = np.moveaxis(np.asarray(actual), 0, 2)
-    assert_close(actual[..., :LENGTH], np.asarray(full)[:, :, 2:], eps=16)
-    assert (actual[..., LENGTH:] == 0.0).all()
-
-
-@pytest.mark.parametrize("name", ["multihead", pytest.param("single", marks=pytest.mark.full)])
-def test_weights_that_are_asked_for_have_the_slots_to_spare_that_maps_leave_out(name: str) -> None:
-    """So that their shape does not depend on whether the length is known; the slots that nothing
-    was written to have weight 0.
-    """
-    call = calls(name, dict(cases.first_settings())[name])
-    x, _, _ = cases.inputs(queries=LENGTH)
-    memory = call(x, capacity=CAPACITY, method="remember")
-    look, collected = call(x, memory, CAUSAL, weights=True, method="read", mutable=[MAPS])
-    assert look.weights.shape[-1] == CAPACITY > LENGTH
-    assert not np.asarray(look.weights[..., LENGTH:]).any()
-    (shown,) = jax.tree.leaves(collected[MAPS])
-    np.testing.assert_array_equal(shown, look.weights[..., :LENGTH])
+    (full, collected), steps = looks(x)
+    assert full.weights.shape[-1] == CAPACITY > LENGTH
+    assert not np.asarray(full.weights[..., LENGTH:]).any()
+    (shown,) = jax.tree.leaves(collected)
+    np.testing.assert_array_equal(shown, full.weights[..., :LENGTH])
+    assert_close(np.moveaxis(np.asarray(steps), 0, 2), np.asarray(full.weights)[:, :, 2:], eps=16)
 
 
 def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from attnlab.layers import CELLS
-from attnlab.layers.cells import HiddenState, Recurrent
+from attnlab.layers.cells import Recurrent
 from attnlab.layers.initial import Initial
-from attnlab.layers.stacked import LSTMStack
 from tests.rounding import assert_close
 from tests.systems.oracles.parts import layer_step
 
@@ -131,17 +130,3 @@ def test_weights_start_as_they_should(name: str) -> None:
         start = params if name == "lstm" else params["of_input"]  # others have orthogonal cells
         for leaf in jax.tree.leaves(start):
             assert 0.06 < np.abs(leaf).max() <= 0.08 + 1e-6
-
-
-def test_a_stack_of_two_directions_shares_its_width() -> None:
-    """Each half from its end; the last state is that of both, side by side."""
-    stack = LSTMStack(6, 2, kind=CELLS.resolve("gru"), directions=2)
-    x = np.random.default_rng(0).normal(size=(B, T, E)).astype(np.float32)
-    shapes, rng = jax.eval_shape(stack.init, jax.random.key(0), x, VALID), np.random.default_rng(1)
-    variables = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
-    outputs, states = jax.jit(stack.apply)(variables, x, VALID)
-    assert outputs.shape == (B, T, 6) and isinstance(states[1], HiddenState)
-    np.testing.assert_array_equal(states[1].h[0, :3], outputs[0, T - 1, :3])
-    np.testing.assert_array_equal(states[1].h[0, 3:], outputs[0, 0, 3:])
-    with pytest.raises(Exception, match=r"system.width=5: .*take 4 or 6"):
-        LSTMStack(5, 1, directions=2).init(jax.random.key(0), x)

@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 from attnlab.layers import NORMS, norms
 from attnlab.layers.norms import DEVICES, STATISTICS, BatchNorm, LayerNorm, Norm, ScaleNorm
 from attnlab.training.parallel import AXIS
-from tests.layers.oracles import norm_of, over_batch, sigmoid
+from tests.layers.oracles import norm_of, over_batch
 from tests.rounding import assert_close
 
 D = 8
@@ -190,16 +190,3 @@ def test_what_batch_norm_needs_is_named() -> None:
 
 def test_the_axis_of_devices_is_that_of_training() -> None:
     assert DEVICES == AXIS
-
-
-@pytest.mark.parametrize("first", ["norm", "gate"])
-@pytest.mark.parametrize("activation", ["silu", "sigmoid"])
-def test_a_norm_and_a_gate_are_the_formula(first: str, activation: str) -> None:
-    o, z = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
-    scale = np.arange(1.0, 5.0, dtype=np.float32)
-    module = norms.GatedNorm(activation, first)  # type: ignore[arg-type]
-    actual = jax.jit(module.apply)({"params": {"norm": {"scale": scale}}}, o, z)
-    gate = (z if activation == "silu" else 1.0) * sigmoid(z)
-    given = o if first == "norm" else o * gate
-    normed = given / np.sqrt((given**2).mean(axis=-1, keepdims=True) + 1e-5) * scale
-    np.testing.assert_allclose(actual, normed * gate if first == "norm" else normed, rtol=1e-5)

@@ -10,10 +10,6 @@ from tests.layers.oracles import sigmoid
 from tests.mixers.stateful import Array, Config, over_real, rms, silu
 
 
-def softplus(x: Any) -> Any:
-    return np.log1p(np.exp(x))
-
-
 def unit(x: Array) -> Array:
     return x / np.sqrt((x**2).sum() + 1e-6)
 
@@ -69,7 +65,7 @@ def gated_delta_net(params: Any, config: Config, x: Array, valid: Array) -> Arra
     """S_t = alpha (I - beta k k^T) S_{t-1} + beta k v^T; y = (silu(x W_g) * RMSNorm(o)) W_o."""
 
     def decay(token: Array) -> Array:
-        steps = softplus(token @ params["w_forget"]["kernel"] + params["step"])
+        steps = np.logaddexp(0.0, token @ params["w_forget"]["kernel"] + params["step"])
         return np.exp(-np.exp(params["rate"]) * steps)
 
     def end(o: Any, token: Array) -> Array:
@@ -89,7 +85,7 @@ def kda(params: Any, config: Config, x: Array, valid: Array) -> Array:
 
     def decay(token: Array) -> list[Array]:
         low = token @ params["w_low"]["kernel"] @ params["w_forget"]["kernel"]
-        steps = np.split(softplus(low + params["step"]), config["heads"])
+        steps = np.split(np.logaddexp(0.0, low + params["step"]), config["heads"])
         rates = np.exp(params["rate"])
         return [np.exp(-rate * step)[:, None] for rate, step in zip(rates, steps, strict=True)]
 

@@ -202,25 +202,19 @@ def performer(params: Any, config: Config, x: Array, valid: Array, causal: bool 
     return featured(params, config, x, x, mask)[0] * valid[..., None]
 
 
+_WITH_STATES = (
+    (stateful, "retention gated_linear hgrn mamba"),
+    (delta, "delta_net gated_delta_net kda delta_product gated_delta_product"),
+    (untied, "rwkv7 mlstm"),
+    (learning, "ttt_linear ttt_mlp"),
+)
 MIXER_ORACLES: dict[str, Oracle] = {
     "recurrent": recurrent,
     "convolution": convolution,
     "average": average,
     "reformer": reformer,
     "performer": functools.partial(performer, causal=True),
-    "retention": stateful.retention,
-    "gated_linear": stateful.gated_linear,
-    "hgrn": stateful.hgrn,
-    "mamba": stateful.mamba,
-    "delta_net": delta.delta_net,
-    "gated_delta_net": delta.gated_delta_net,
-    "kda": delta.kda,
-    "delta_product": delta.delta_product,
-    "gated_delta_product": delta.gated_delta_product,
-    "rwkv7": untied.rwkv7,
-    "mlstm": untied.mlstm,
-    "ttt_linear": learning.ttt_linear,
-    "ttt_mlp": learning.ttt_mlp,
+    **{name: getattr(file, name) for file, names in _WITH_STATES for name in names.split()},
 }
 """Of those that read from left to right."""
 WHOLE_ORACLES: dict[str, Oracle] = {

@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from attnlab.errors import UserError
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.models import system_factory
+from tests.systems import tiny
 
 HEADS = {"name": "multihead", "heads": 2}
 LINEAR = {"name": "linear", "heads": 2, "chunk": 3}
@@ -49,10 +50,7 @@ def made(**changes: Any) -> tuple[LanguageModel, Any]:
     """A decoder, and parameters drawn for it."""
     config = ConfigDict({"system": {**SPEC, **changes}})
     system: LanguageModel = system_factory(config, LanguageModel)(vocabulary=9)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), TOKENS)["params"]
-    rng, leaves = np.random.default_rng(1), jax.tree.leaves(shapes)
-    drawn = [rng.normal(size=x.shape).astype(np.float32) / np.sqrt(x.shape[0]) for x in leaves]
-    return system, jax.tree.unflatten(jax.tree.structure(shapes), drawn)
+    return system, tiny.drawn(system, TOKENS, rule=lambda _, noise: tiny.by_rows(noise))
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,13 @@ from attnlab.mixers.performer import Performer, directions
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
 from tests.mixers.oracles import featured
 
-CASES: list[tuple[str, dict[str, Any]]] = [
-    ("performer", {"heads": 3, "features": 7, "map": "positive"}),
-    ("performer", {"heads": 2, "features": 5, "map": "relu"}),
-]
+SOFTMAX = {"heads": 3, "features": 7, "map": "positive"}
+RELU = {"heads": 2, "features": 5, "map": "relu"}
 every = pytest.mark.parametrize(
     ("name", "config"),
     [
-        pytest.param(*CASES[0], id="softmax"),
-        pytest.param(*CASES[1], id="relu", marks=pytest.mark.full),
+        pytest.param("performer", SOFTMAX, id="softmax"),
+        pytest.param("performer", RELU, id="relu", marks=pytest.mark.full),
     ],
 )
 

@@ -56,34 +56,14 @@ def layer(attention: Any = ADDITIVE, *, inter: Any = None, **fields: Any) -> LST
 X, VALID = draw(B, T, E), np.arange(T) < np.array([6, 3, 0])[:, None]
 
 
-@functools.cache
-def drawn(module: LSTMNLayer) -> tuple[Any, Any]:
-    """Parameters, and the compiled (params, x, valid) to the hidden states and the reader."""
-
-    @jax.jit
-    def read(params: Any, x: Any, valid: Any) -> Any:
-        slots, reader = module.apply({"params": params}, x, valid)  # type: ignore[misc]
-        return slots.hidden, reader
-
-    return parameters(module, X, VALID), read
-
-
-def read(
-    module: LSTMNLayer, params: Any = None, x: np.ndarray = X, valid: np.ndarray = VALID
-) -> tuple[np.ndarray, Any]:
-    """The hidden states [B,T,H], and where the layer stands afterwards."""
-    usual, compiled = drawn(module)
-    hidden, reader = compiled(usual if params is None else params, x, valid)
-    return np.asarray(hidden), reader
-
-
 @pytest.mark.quick
 def test_looking_at_the_last_slot_it_is_an_lstm() -> None:
-    params, _ = drawn(layer(Previous))
-    actual, reader = read(layer(Previous))
+    module = layer(Previous)
+    params = parameters(module, X, VALID)
+    slots, reader = jax.jit(lambda: module.apply({"params": params}, X, VALID))()
     lstm = {name: params[name] for name in ("of_input", "cell")}
     expected, last = jax.jit(LSTMLayer(H).apply)({"params": lstm}, X, VALID)
-    np.testing.assert_allclose(actual[VALID], np.asarray(expected)[VALID], atol=1e-6)
+    np.testing.assert_allclose(slots.hidden[VALID], expected[VALID], atol=1e-6)
     np.testing.assert_allclose(reader.last.h, last.h, atol=1e-6)
     np.testing.assert_allclose(reader.last.c, last.c, atol=1e-6)
 
@@ -91,7 +71,7 @@ def test_looking_at_the_last_slot_it_is_an_lstm() -> None:
 def test_weights_are_of_what_was_written_and_sum_to_one() -> None:
     """No later word has a gradient."""
     module = layer(span=2)
-    params, direction = drawn(module)[0], draw(H, seed=4)
+    params, direction = parameters(module, X, VALID), draw(H, seed=4)
 
     @jax.jit
     def looked(x: Any) -> Any:
@@ -113,27 +93,8 @@ def test_weights_are_of_what_was_written_and_sum_to_one() -> None:
     assert (slope[0, 3:] == 0.0).all() and (np.abs(slope[0, :3]).max(axis=1) > 1e-4).all()
 
 
-def test_what_a_slot_is_found_by_is_made_once() -> None:
-    """Keys kept in the loop are those of the finished tape; padding is in no slot that counts."""
-    params, _ = drawn(layer())
-    hidden, reader = read(layer())
-    again = hidden @ params["attention"]["score"]["w_key"]["kernel"]
-    keys = np.asarray(reader.memory.keys)[:, 0, 1:]
-    np.testing.assert_allclose(keys[VALID], again[VALID], atol=1e-6)
-    np.testing.assert_array_equal(reader.memory.valid[:, 1:], VALID)
-    assert int(reader.fed) == T and int(reader.memory.length) == 1 + T
-
-
-def test_the_state_is_copied_through_padding() -> None:
-    """What comes later changes nothing; padding gets exactly no gradient."""
-    params, _ = drawn(layer())
-    hidden, reader = read(layer())
-    np.testing.assert_array_equal(hidden[1, 3:], np.repeat(hidden[1, 2:3], 3, axis=0))
-    assert not hidden[2].any() and not np.asarray(reader.summary)[2].any()
-    later = np.where(np.arange(T)[:, None] < 3, X, 1e3).astype(np.float32)
-    short, before = read(layer(), params, later)
-    np.testing.assert_array_equal(short[:, :3], hidden[:, :3])
-    np.testing.assert_array_equal(reader.summary[1], before.summary[1])
+def test_padding_gets_exactly_no_gradient() -> None:
+    params = parameters(layer(), X, VALID)
     total = lambda x: (layer().apply({"params": params}, x, VALID)[0].hidden ** 2).sum()  # type: ignore[index, union-attr]
     slope = np.asarray(jax.jit(jax.grad(total))(X))
     assert (slope[~VALID] == 0.0).all() and (np.abs(slope[VALID]).max(axis=-1) > 0).all()

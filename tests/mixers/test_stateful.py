@@ -1,5 +1,5 @@
-"""Mixers with a matrix as state refuse what does not fit, and start as is said. What all promise is
-tested in `attention/test_mixer.py`.
+"""Mixers refuse what does not fit, and those with a matrix as state start as is said. What all promise
+is tested in `attention/test_mixer.py` and `test_whole.py`.
 """
 
 from typing import Any
@@ -41,10 +41,17 @@ X = np.random.default_rng(0).normal(size=(2, 9, WIDTH)).astype(np.float32)
         ("ttt_linear", {"heads": 2, "chunk": 5}, "chunk=5 must divide mini_batch=16.* is 4"),
         ("ttt_mlp", {"heads": 2, "largest": 0.0}, "ttt_mlp: .*largest=0.0 above 0"),
         ("ttt_mlp", {"heads": 2, "expansion": 0}, "expansion=0, must be at least 1"),
+        ("longformer", {"window": 3}, "window=3.*even one is 2"),
+        ("longformer", {"tokens": (1, 1)}, "different positions"),
+        ("longformer", {"heads": 5}, "divisible by heads=5"),
+        ("nystrom", {"taps": 4}, "taps=4 must be odd.*take 5"),
+        ("nystrom", {"landmarks": 0}, "landmarks=0"),
+        ("nystrom", {"heads": 5}, "divisible by heads=5"),
+        ("reformer", {"buckets": 5}, "buckets=5 must be even.*take 6"),
+        ("reformer", {"rounds": 0}, "rounds=0"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message: str) -> None:
-    """By every mixer with a state."""
     module = MIXERS.resolve(name)(width=WIDTH, **fields)
     with pytest.raises(UserError, match=message):
         jax.eval_shape(lambda: module.init(jax.random.key(0), X, method="mix"))

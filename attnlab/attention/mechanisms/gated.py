@@ -11,7 +11,6 @@ Sparsity, and Attention-Sink-Free", 2025, its best position (G1). No bias, as th
 
 from typing import Literal
 
-import flax.linen as nn
 import jax
 
 from attnlab.attention.mechanisms.multihead import MultiHead
@@ -33,12 +32,8 @@ class Gated(MultiHead):
 
     def setup(self) -> None:
         super().setup()
-        self.w_gate = Dense(self.gates(), use_bias=False)
-
-    @nn.nowrap
-    def gates(self) -> int:
-        """How many gates a query has."""
-        return self.heads * self.size() if self.gate == "element" else self.heads
+        size = self.size() if self.gate == "element" else 1
+        self.w_gate = Dense(self.heads * size, use_bias=False)
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """See `MultiHead.join`."""

@@ -91,21 +91,10 @@ class NativeSparse(Attention):
     )
 
     def setup(self) -> None:
-        """Checks the fields by `check` (raises UserError if they do not fit), and creates the
+        """Checks heads, key heads, `stride`, `compress`, `block`, `blocks` and `window` against
+        each other (raises UserError if they do not fit), and creates the
         projections of queries, of keys and values for three branches, and of gates, and the
         position scheme.
-        """
-        self.check()
-        shared, size = self.shared(), self.size()
-        self.w_query, self.out = unbiased(2, self.width)
-        self.w_key, self.w_value = unbiased(2, 3 * shared * size)
-        self.w_gate = Dense(3 * self.heads, use_bias=False)
-        self.scheme = made(POSITIONS, self.positions)(name="positions")
-
-    @nn.nowrap
-    def check(self) -> None:
-        """Checks heads, key heads, `stride`, `compress`, `block`, `blocks` and `window` against
-        each other; raises UserError if they do not fit.
         """
         head_width("native_sparse", self.width, self.heads)
         if self.key_heads < 0 or self.heads % (self.key_heads or 1):
@@ -126,6 +115,11 @@ class NativeSparse(Attention):
                     f"native_sparse: {field}={value}; it must be at least {low}, and compress and"
                     f" block multiples of stride={self.stride}"
                 )
+        shared, size = self.shared(), self.size()
+        self.w_query, self.out = unbiased(2, self.width)
+        self.w_key, self.w_value = unbiased(2, 3 * shared * size)
+        self.w_gate = Dense(3 * self.heads, use_bias=False)
+        self.scheme = made(POSITIONS, self.positions)(name="positions")
 
     @nn.nowrap
     def size(self) -> int:

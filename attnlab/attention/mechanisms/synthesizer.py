@@ -88,7 +88,7 @@ class Synthesizer(HeadsAttention):
         head_width("synthesizer", self.width, self.heads)
         at_least(1, "synthesizer", length=self.length)
         at_least(0, "synthesizer", hidden=self.hidden, rank=self.rank)
-        h, length, a = self.heads, self.length, self.inner
+        h, length, a = self.heads, self.length, self.hidden or self.width // self.heads
         if self.form == "dense":
             self.w_hidden = Dense(h * a)
             self.columns = self.param("columns", _COLUMNS, (h, a, length))
@@ -100,12 +100,6 @@ class Synthesizer(HeadsAttention):
             self.scores = self.param("scores", _COLUMNS, (h, length, length))
         self.w_value, self.out = unbiased(2, self.width)
         super().setup()
-
-    @property
-    @nn.nowrap
-    def inner(self) -> int:
-        """A."""
-        return self.hidden or self.width // self.heads
 
     def remember(
         self,

@@ -110,24 +110,20 @@ class TensorProduct(MultiHead):
         super().setup()
 
     @nn.nowrap
-    def rank(self, projection: str) -> int:
-        """R of "query", "key" or "value"; 0 for an ordinary projection."""
-        return int(getattr(self, f"{projection}_rank"))
-
-    @nn.nowrap
     def projection(self, name: str, heads: int) -> Any:
         """Creates the projection called `name` ("query", "key" or "value") to `heads` heads:
         `Factors` of the rank in its field, or a dense layer if that rank is 0; raises UserError if
         factors are to have a bias. See `MultiHead.projection`.
         """
-        if not self.rank(name):
+        rank: int = getattr(self, f"{name}_rank")
+        if not rank:
             return super().projection(name, heads)
         if self.biased(name):
             raise UserError(
                 f"tensor_product: bias={self.bias!r}; factors have none, choose among"
                 f" {'()' if self.query_rank else 'query'} and 'out'"
             )
-        return Factors(heads, self.size(), self.rank(name))
+        return Factors(heads, self.size(), rank)
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
         """See `Attention.arrays`: the factors, whatever the positions."""

@@ -1,8 +1,11 @@
 """References of latent attention and of hops."""
 
+import functools
+
 import numpy as np
 
 from tests.attention.oracles.rows import Array, Look, Result
+from tests.layers.oracles import norm_of
 
 
 def latent(look: Look) -> Result:
@@ -11,10 +14,11 @@ def latent(look: Look) -> Result:
     """
     params, rotary = look.params, look.config.get("rotary", 0)
     turn = look.place(max(rotary, 1), {})
-    c = _rms(look.layer("w_latent", look.source), params["norm_latent"]["scale"])
+    rms = functools.partial(norm_of, "rms_norm", epsilon=1e-6)
+    c = rms(params["norm_latent"], look.layer("w_latent", look.source))
     x = look.query
     if look.config.get("query_latent"):
-        x = _rms(look.layer("w_query_latent", x), params["norm_query"]["scale"])
+        x = rms(params["norm_query"], look.layer("w_query_latent", x))
     batch, queries, keys = look.mask.shape
     size = params["up_key"].shape[2]
     q = look.layer("w_query", x).reshape(batch, queries, look.heads, size + rotary)
@@ -43,7 +47,3 @@ def hops(look: Look) -> Result:
     weights = look.weights(look.config["hops"], lambda b, r, i, before: scores[b, :, r])
     joined = np.einsum("brik,bkd->bird", weights, look.source)
     return look.layer("out", joined.reshape(*look.query.shape[:2], -1)), weights
-
-
-def _rms(x: Array, scale: Array) -> Array:
-    return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6) * scale

@@ -41,10 +41,7 @@ def linear(look: Look) -> Result:
     """A_ij = phi(q_i) . phi(k_j), over its sum in a row or not; then the heads, normed or not."""
     params, config, heads = look.params, look.config, look.config.get("heads", 4)
     name, fields = part(config, "features", "elu")
-    q, k, v = (
-        look.layer(f"w_{one}", x).reshape(*x.shape[:2], heads, -1)
-        for one, x in (("query", look.query), ("key", look.source), ("value", look.source))
-    )
+    q, k, v = (x.reshape(*x.shape[:2], heads, -1) for x in look.projected())
     batch, queries, keys = look.mask.shape
     weights, context = np.zeros((batch, heads, queries, keys)), np.zeros(q.shape)
     for b, h, i in np.ndindex(batch, heads, queries):

@@ -54,6 +54,11 @@ class Look(NamedTuple):
         """x W + b of a layer."""
         return affine(self.params[name], x)
 
+    def projected(self) -> list[Array]:
+        """Queries, keys and values: x W_q, s W_k and s W_v, the heads side by side."""
+        sides = zip(("query", "key", "value"), (self.query, self.source, self.source), strict=True)
+        return [self.layer(f"w_{name}", x) for name, x in sides]
+
     def place(self, width: int, params: Any = None) -> Nothing:
         """The position scheme, of heads of this width."""
         scheme, fields = part(self.config, "positions", "none")

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.attention.alignment_oracles import shared as softmax_over
 from tests.attention.oracles.heads import heads_scores, heads_values
 from tests.attention.oracles.rows import Array, Look, Result
 from tests.layers.oracles import affine, sigmoid
@@ -71,16 +72,9 @@ def native_sparse(look: Look) -> Result:
     batch, queries, keys = look.mask.shape
     first, width = look.first, look.params["w_query"]["kernel"].shape[1] // heads
     turn, real = look.place(width, {}), look.mask.any(axis=1)
-    q, k, v, g = (
-        look.layer(f"w_{name}", x)
-        for name, x in zip(
-            ("query", "key", "value", "gate"),
-            (look.query, look.source, look.source, look.query),
-            strict=True,
-        )
-    )
+    q, k, v = look.projected()
     k, v = (x.reshape(batch, keys, 3, shared, width) for x in (k, v))
-    g = sigmoid(g.reshape(batch, queries, 3, heads))
+    g = sigmoid(look.layer("w_gate", look.query).reshape(batch, queries, 3, heads))
     q = q.reshape(batch, queries, heads, width)
     maps = np.zeros((batch, 3, heads, queries, keys))
     joined = np.zeros((batch, queries, heads, width))
@@ -98,17 +92,12 @@ def native_sparse(look: Look) -> Result:
                 inside = [j for j in range(c, c + at["compress"]) if j < keys and real[b, j]]
                 if c + at["compress"] - 1 <= p:
                     members.append(inside)
-            looks = {
-                h: _softmax(
-                    [
-                        asked[h] @ np.mean([turned[j][0][group] for j in inside], axis=0)
-                        if inside
-                        else None
-                        for inside in members
-                    ]
-                )
-                for h in mine
-            }
+            # of a block without a real token any mean will do: it weighs nothing
+            means = [
+                np.mean([turned[j][0][group] for j in inside or [0]], axis=0) for inside in members
+            ]
+            full = np.array([bool(inside) for inside in members], bool)
+            looks = {h: softmax_over(np.array([asked[h] @ m for m in means]), full) for h in mine}
             rated = {}
             for block in range(-(-keys // at["block"])):
                 tokens = range(block * at["block"], min((block + 1) * at["block"], keys))
@@ -135,18 +124,9 @@ def native_sparse(look: Look) -> Result:
                     (1, [j for j in seen if j // at["block"] in best]),
                     (2, [j for j in seen if p - j < at["window"]]),
                 ):
-                    row = _softmax([asked[h] @ turned[j][n][group] for j in let])
-                    maps[b, n, h, i, let] = row
+                    scores = np.array([asked[h] @ turned[j][n][group] for j in let])
+                    maps[b, n, h, i, let] = softmax_over(scores, np.ones(len(let), bool))
                 for n in range(3):
                     joined[b, i, h] += g[b, i, n, h] * (maps[b, n, h, i] @ v[b, :, n, group])
     maps = maps.reshape(batch, 3 * heads, queries, keys)
     return joined.reshape(batch, queries, -1) @ look.params["out"]["kernel"], maps
-
-
-def _softmax(scores: list[Any]) -> np.ndarray:
-    """Over those that are numbers; None weighs nothing."""
-    known = [score for score in scores if score is not None]
-    if not known:
-        return np.zeros(len(scores))
-    raised = np.array([0.0 if score is None else np.exp(score - max(known)) for score in scores])
-    return raised / raised.sum()

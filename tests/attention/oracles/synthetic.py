@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from tests.attention.oracles.heads import heads_values
 from tests.attention.oracles.rows import Array, Look, Result
 
 
 def synthesizer(look: Look) -> Result:
     """Column j of relu(x W_1 + b_1) W_2 + b_2, of R_i, or of u_i V^T, by positions."""
     params, heads, keys = look.params, look.heads, look.source.shape[1]
-    width = params["out"]["kernel"].shape[0] // heads
 
     def score(b: int, h: int, i: int, before: Array) -> Array:
         at = look.first + i
@@ -20,22 +20,14 @@ def synthesizer(look: Look) -> Result:
         return params["scores"][h, at, :keys]
 
     weights = look.weights(heads, score)
-    values = look.layer("w_value", look.source)
-    joined = np.zeros((*look.query.shape[:2], heads * width))
-    for b, h, i in np.ndindex(weights.shape[:3]):
-        own = slice(h * width, (h + 1) * width)
-        joined[b, i, own] = weights[b, h, i] @ values[b, :, own]
-    return look.layer("out", joined), weights
+    return look.layer("out", heads_values(look, weights)), weights
 
 
 def linformer(look: Look) -> Result:
     """softmax(Q (E K)^T / sqrt(D)) (F V) over the real tokens; the map is softmax(...) F."""
     heads, query, source = look.heads, look.query, look.source
     width = look.params["out"]["kernel"].shape[0] // heads
-    q, k, v = (
-        look.layer(f"w_{name}", x)
-        for name, x in (("query", query), ("key", source), ("value", source))
-    )
+    q, k, v = look.projected()
     keys_along = look.params["along_keys"]
     along = keys_along, look.params.get("along_values", keys_along)
     weights = np.zeros((len(query), heads, query.shape[1], source.shape[1]))

@@ -15,19 +15,6 @@ from attnlab.layers.backbones import BACKBONES
 from tests.systems.image_classifiers import SPECS, make, parameters, shown
 
 
-@pytest.mark.parametrize("name", ["cnn", pytest.param("resnet", marks=pytest.mark.full)])
-def test_a_classifier_reads_the_mean_of_its_backbone(name: str) -> None:
-    read, classifier = shown(SPECS[name], 2), make(SPECS[name])
-    params = parameters(classifier, read)
-    out = params.pop("out")
-    backbone = made(BACKBONES, ConfigDict(SPECS[name]))()
-    features = jax.jit(backbone.apply)({"params": params}, read)
-    assert features.shape == (2, 2, {"cnn": 2, "resnet": 3}[name], {"cnn": 4, "resnet": 8}[name])
-    logits = jax.jit(classifier.apply)({"params": {**params, "out": out}}, read)
-    mean = np.asarray(features, np.float64).mean(axis=(1, 2))
-    np.testing.assert_allclose(mean @ out["kernel"] + out["bias"], logits, rtol=1e-5, atol=1e-5)
-
-
 def test_gates_stand_in_the_stages_that_are_told() -> None:
     spec = {**SPECS["resnet"], "gate": {"name": "se", "reduction": 2}}
     for gated, stages in (((), (0, 1, 2)), ((1,), (1,)), ((0, 2), (0, 2))):

@@ -19,13 +19,12 @@ from tests.layers.gates.oracles import bilinear, largest
 R50 = [(3, 256), (4, 512), (6, 1024), (3, 2048)]  # blocks and channels of ResNet-50
 
 
-def gated(name: str, fields: dict[str, Any], x: np.ndarray, params: Any = None) -> Any:
+def gated(name: str, fields: dict[str, Any], x: np.ndarray) -> Any:
     """y and g of a gate in float64."""
     gate = make(name, fields)
     with jax.enable_x64(True):
-        variables = {"params": drawn(gate) if params is None else params}
-        run = jax.jit(lambda x: gate.apply(variables, x, mutable=[COLLECTION]))
-        y, left = run(x)
+        variables = {"params": drawn(gate)}
+        y, left = jax.jit(lambda x: gate.apply(variables, x, mutable=[COLLECTION]))(x)
     return np.asarray(y), jax.tree.map(np.asarray, handed_out(left.get(COLLECTION, {})))
 
 
