@@ -3,6 +3,7 @@ are in docs/results/.
 
 vision_step      a training step of a ResNet and a ViT against torch's
 throughput       target tokens a second in training, alone or in alternation with another toolkit's command
+scoring          tokens a second of log P of texts, against transformers
 decoding         seconds of beam search over a test split, the same way
 startup          command to first training step with an empty and a filled compile cache, and peak memory
 step_profile     where the time of a training step goes, and its share of what the processor's matmul reaches

@@ -4,12 +4,12 @@ twice, and what becomes of it when a head is switched off.
     python -m benchmarks.induction
 
 Language models of one and of two layers of attention without feed-forward layers are trained on
-texts of 8 to 48 words that walk around a cycle of 3 to 15 different random words, with a jump at one
-word in ten, so that only what followed a word before tells what comes next. Then they read 200 new
-sequences r_1 ... r_n r_1 ... r_n, n = 16, of all different words. What is near must show from
-the start, or such small models find other ways within these updates: with `--local=window` the first
-of two layers sees a word and the one before it, all else sees all before it, and nothing has
-positions; with `--local=alibi` all layers have ALiBi's slopes 1 and 1/16.
+texts of 8 to 48 words that say 3 to 23 different random words in one order again and again, so that
+only what followed a word before tells what comes next. Then they read 200 new sequences
+r_1 ... r_n r_1 ... r_n, n = 16, of all different words. Of two layers the first has two heads that
+see a word and the one before it (what is near must show from the start, or such small models find
+other ways within these updates), the second has one head that sees all before it; one layer alone
+has two heads that see all. Nothing has positions.
 
 For each model: the largest induction score of a head, the largest mean weight of a head of the first
 layer on the previous token, and the share of words of the second copy (from the second on, for the
@@ -20,6 +20,7 @@ Source: C. Olsson et al., "In-context Learning and Induction Heads", 2022.
 """
 
 import argparse
+import itertools
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,32 +37,32 @@ from attnlab.progress import table
 from benchmarks import rounds
 
 WORDS, LENGTH = 32, 16
-HEADS = "system.attention.heads"
 CONFIG = "configs/language_modelling.py:decoder"
 COLUMNS = "layers", "seed", "switched off", "induction", "previous token", "foretold"
-SETTINGS = {
+HEADS, VIEW = "system.attention", "system.visibility"
+SHARED = {
     "data": "text",
     **{"batch.max_length": 49, "batch.size": 64},
     **{"system.feed_forward": "none", "system.positions": "none", "schedule.peak": 6e-3},
     **{"system.width": 64, "system.dropout": 0.0},
 }
-VIEW = "system.visibility"
-LOCAL: dict[str, dict[str, Any]] = {
-    "window": {
-        VIEW: "by_layer",
-        **{f"{VIEW}.pattern": ("one", "other"), f"{VIEW}.other": "full"},
-        **{f"{VIEW}.one": "window", f"{VIEW}.one.width": 2},
+BY_LAYERS: dict[int, dict[str, Any]] = {
+    2: {
+        **dict.fromkeys((HEADS, VIEW), "by_layer"),
+        **dict.fromkeys((f"{HEADS}.pattern", f"{VIEW}.pattern"), ("one", "other")),
+        **dict.fromkeys((f"{HEADS}.one", f"{HEADS}.other"), "multihead"),
+        **{f"{HEADS}.one.heads": 2, f"{HEADS}.other.heads": 1},
+        **{f"{VIEW}.one": "window", f"{VIEW}.one.width": 2, f"{VIEW}.other": "full"},
     },
-    "alibi": {"system.attention.positions": "alibi", "system.attention.positions.strength": 16.0},
+    1: {f"{HEADS}.heads": 2},
 }
+"""By the number of layers, what they see."""
 
 
 def main() -> None:
     """Train the models and print the table."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--local", choices=tuple(LOCAL), default="window")
-    parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--json", metavar="FILE")
@@ -69,14 +70,11 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         write_texts(Path(folder), {"train": 30_000, "valid": 500, "test": 500})
-        for layers in (2, 1):
-            for seed in range(chosen.seeds):
-                settings = {**SETTINGS, HEADS: chosen.heads, "data.directory": folder}
-                settings |= {"system.layers": layers, "seed": seed, "training.steps": chosen.steps}
-                if layers == 2 or chosen.local == "alibi":
-                    settings |= LOCAL[chosen.local]
-                run = attnlab.train(CONFIG, settings, workdir=f"{folder}/{layers}-{seed}")
-                rows += [(layers, seed, *row) for row in described(run)]
+        for (layers, of_layers), seed in itertools.product(BY_LAYERS.items(), range(chosen.seeds)):
+            settings = {**SHARED, **of_layers, "data.directory": folder, "seed": seed}
+            settings |= {"system.layers": layers, "training.steps": chosen.steps}
+            run = attnlab.train(CONFIG, settings, workdir=f"{folder}/{layers}-{seed}")
+            rows += [(layers, seed, *row) for row in described(run)]
     table("random words said twice", COLUMNS, rows)
     rounds.save(chosen.json, {"rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
 
@@ -88,16 +86,14 @@ def write_texts(folder: Path, sizes: Mapping[str, int]) -> None:
         texts = []
         for _ in range(count):
             length = int(draw.integers(8, 49))
-            words = draw.permutation(WORDS)[: draw.integers(3, max(4, length // 3))]
-            jumps = np.where(draw.random(length) < 0.1, draw.integers(0, len(words), length), 1)
-            places = np.cumsum(jumps) % len(words)
-            texts.append(" ".join(f"w{word}" for word in words[places]))
+            words = draw.permutation(WORDS)[: draw.integers(3, max(4, length // 2))]
+            texts.append(" ".join(f"w{word}" for word in np.resize(words, length)))
         (folder / f"{split}.txt").write_text("\n".join(texts) + "\n")
 
 
 def described(run: Any) -> list[tuple[Any, ...]]:
     """The rows of one model: as it is, and without each head of its first layer."""
-    heads = run.config.system.attention.heads
+    heads = 2  # of the first layer
     tokens = repeated_sequences(run.task.data.vocabulary, LENGTH, 200, seed=3)
 
     @jax.jit

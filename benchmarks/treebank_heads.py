@@ -1,15 +1,15 @@
 """Do heads of an encoder specialise? Syntax, neighbours, rare words and delimiters in a treebank.
 
-    python launch.py train --config=configs/tagging.py:shaw --workdir=runs/tagger --config.data=conllu --config.data.directory=EWT ...
-    python -m benchmarks.treebank_heads runs/tagger
+    python -m benchmarks.treebank_heads RUN --conllu=FILE --train=FILE
 
-RUN is a trained tagger on a treebank in CoNLL-U; its test sentences are read. Maps between pieces
-become maps between words. Syntax: how often the largest weight of a head on another word lies on the
-word's head ("head") or on a dependent ("dependent"), by relation, beside the best fixed offset; "tree"
-is the undirected attachment score. Patterns: how often the largest weight is on the previous or next
-word, the rarest word, a delimiter, beside uniform attention ("chance"), the mean over sentences. Head
-and offset are chosen on every second sentence and scored on the others, with 95 % intervals over
-sentences. `--first` reads the parameters before training.
+RUN is a trained tagger, a masked language model, or a model of others that `launch.py import` made a
+run of; the sentences of the file `--conllu` are read. Maps between pieces become maps between words.
+Syntax: how often the largest weight of a head on another word lies on the word's head ("head") or on
+a dependent ("dependent"), by relation, beside the best fixed offset; "tree" is the undirected
+attachment score. Patterns: how often the largest weight is on the previous or next word, the word
+that is rarest in the file `--train`, a delimiter, beside uniform attention ("chance"), the mean over
+sentences. Head and offset are chosen on every second sentence and scored on the others, with 95 %
+intervals over sentences. `--first` reads the parameters before training.
 
 Source: E. Voita et al., "Analyzing Multi-Head Self-Attention", ACL 2019; K. Clark et al., "What Does
 BERT Look At?", BlackboxNLP 2019.
@@ -17,19 +17,19 @@ BERT Look At?", BlackboxNLP 2019.
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 import attnlab
-from attnlab.analysis.alignment import word_weights
 from attnlab.analysis.heads import HeadStatistics
-from attnlab.analysis.passes import Passes
+from attnlab.analysis.inside import maps_between_words
 from attnlab.analysis.pointing import Maps, heads_of, syntax_scores
 from attnlab.data.conll import Conllu
-from attnlab.data.tagged import Sentence, pieces
+from attnlab.data.tagged import Sentence
 from attnlab.progress import table
 from attnlab.records.items import Items
 from benchmarks import rounds
@@ -43,17 +43,18 @@ def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("workdir", metavar="RUN")
+    parser.add_argument("--conllu", type=Path, required=True, metavar="FILE", help="to be read")
+    parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="counted words")
     parser.add_argument("--least", type=int, default=100, help="fewest questions of a relation")
     parser.add_argument("--first", action="store_true", help="parameters before training")
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
-    run = attnlab.load(chosen.workdir, splits=("train", "test"))
-    files = {name: run.config.data[name] for name in ("directory", "test")}
-    sentences = Conllu(**files, tags="deprel").tagged("test")
+    run = attnlab.load(chosen.workdir)
     params = run.task.init(jax.random.key(run.config.seed)) if chosen.first else run.params
-    maps = list(maps_of_words(Passes(run.task, params), sentences))
+    read = maps_between_words(run.task, params, sentences_of(chosen.conllu))
+    sentences, maps = [sentence for sentence, _ in read], [named for _, named in read]
     syntax = syntax_scores(sentences, maps).best(chosen.least)
-    words = Counter(w.lower() for s in run.task.data.rows["train"] for w in s.words)
+    words = Counter(w.lower() for s in sentences_of(chosen.train) for w in s.words)
     tables = {"syntax": syntax, "patterns": patterns(sentences, maps, words)}
     for name, records in tables.items():
         rows = [[*map(shown, record.values())] for record in records]
@@ -61,29 +62,13 @@ def main() -> None:
     rounds.save(chosen.json, tables)
 
 
-def maps_of_words(model: Passes, sentences: list[Sentence]) -> Iterator[Maps]:
-    """The weights of each sentence between its words, by the name of the place."""
-    counts = [
-        [*map(len, cut)] for cut in pieces(model.task.data.vocabulary, [s.words for s in sentences])
-    ]
-    by_sentence: dict[int, Maps] = {}
-    for numbers, batch in model.task.split_batches("test"):
-        values = jax.device_get(model.values(dict(batch), weights=True))
-        for row, number in enumerate(numbers.tolist()):
-            if number >= 0:
-                of = counts[number]
-                owned = np.zeros((batch["source"].shape[1], len(of)), bool)
-                owned[1 + np.arange(sum(of)), np.repeat(np.arange(len(of)), of)] = True
-                by_sentence[number] = {
-                    name.removesuffix("/weights"): word_weights(weights[row], owned, owned)
-                    for name, weights in values.items()
-                    if name.endswith("/weights")
-                }
-    yield from (by_sentence[number] for number in range(len(sentences)))
+def sentences_of(file: Path) -> list[Sentence]:
+    """The sentences of a file in CoNLL-U, with relations as tags."""
+    return Conllu(str(file.parent), test=file.name, tags="deprel").tagged("test")
 
 
 def patterns(
-    sentences: list[Sentence], maps: list[Maps], frequencies: Counter[str]
+    sentences: Sequence[Sentence], maps: Sequence[Maps], frequencies: Counter[str]
 ) -> list[dict[str, Any]]:
     """The records of the second table."""
     records = []

@@ -21,6 +21,7 @@ from attnlab.analysis.heads import HeadStatistics, Record, summary
 from attnlab.analysis.passes import Batches, Passes
 from attnlab.data.conll import Conllu
 from attnlab.data.passages import located
+from attnlab.data.tagged import Sentence
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.progress import patience
@@ -290,12 +291,29 @@ def _vocabulary(task: Any) -> Vocabulary:
     return vocabularies[0]  # type: ignore[no-any-return]
 
 
+def maps_between_words(
+    task: Any, params: Any, sentences: Sequence[Sentence]
+) -> list[tuple[Sentence, pointing.Maps]]:
+    """Returns those sentences of a treebank that the system reads as written, each with its
+    attention maps [H,W,W] between words by name; raises `UserError` if the system has no map from
+    its text to itself.
+    """
+    read = []
+    texts = [" ".join(sentence.words) for sentence in sentences]
+    for n, places, maps in _maps_of_texts(task, params, texts):
+        spans = pointing.word_spans(sentences[n].words).tolist()
+        words = pointing.membership(places, spans)
+        named = {name: word_weights(x, words, words) for name, x in maps.items()}
+        read.append((sentences[n], named))
+    return read
+
+
 def _maps_of_texts(
-    result: Analysis, task: Any, params: Any, texts: Sequence[str]
+    task: Any, params: Any, texts: Sequence[str]
 ) -> list[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
-    """Returns for each text that the system reads as written its number in `texts`, the character
-    spans [P,2] of its tokens, and by name its maps [H,P,P] to itself; other texts (cut, say) are
-    left out, with a note in `result`; raises `UserError` if the system has no such map.
+    """Returns for each text that the system reads as written (not cut, say) its number in `texts`,
+    the character spans [P,2] of its tokens, and by name its maps [H,P,P] to itself; raises
+    `UserError` if the system has no such map.
     """
     vocabulary = _vocabulary(task)
     second = texts if hasattr(task, "written") else [None] * len(texts)  # no need to write one
@@ -314,31 +332,33 @@ def _maps_of_texts(
                 arrays = {name: map_.weights for name, map_ in of_text.items()}
                 read.append((n, np.pad(places, around), arrays))
                 break
-    if len(read) < len(texts):
-        result.notes.append(f"{len(texts) - len(read)} texts of a file are not read as written")
     return read
 
 
-def _add_syntax(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
+def _note_unread(result: Analysis, count: int) -> None:
+    """Appends a note to `result` that `count` texts of a file were left out; nothing for 0."""
+    if count:
+        result.notes.append(f"{count} texts of a file are not read as written")
+
+
+def _add_syntax(result: Analysis, task: Any, params: Any, sentences: Sequence[Sentence]) -> None:
     """Sets `result.syntax` to how well heads point at syntactic heads and dependents in the
     `sentences` of a treebank, see `pointing.syntax_scores`; to [] if no sentence is read as
     written.
     """
-    read = _maps_of_texts(
-        result, task, params, [" ".join(sentence.words) for sentence in sentences]
-    )
-    chosen, between_words = [sentences[n] for n, _, _ in read], []
-    for sentence, (_, places, maps) in zip(chosen, read, strict=True):
-        words = pointing.membership(places, pointing.word_spans(sentence.words).tolist())
-        between_words.append({name: word_weights(x, words, words) for name, x in maps.items()})
-    result.syntax = pointing.syntax_scores(chosen, between_words).best() if chosen else []
+    read = maps_between_words(task, params, sentences)
+    _note_unread(result, len(sentences) - len(read))
+    if read:
+        chosen, maps = zip(*read, strict=True)
+        result.syntax = pointing.syntax_scores(chosen, maps).best()
 
 
 def _add_coreference(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
     """Sets `result.coreference` to how often heads point from a mention to an antecedent in
     `documents`, see `pointing.coreference_scores`; does nothing if no document is read as written.
     """
-    read = _maps_of_texts(result, task, params, [document.text for document in documents])
+    read = _maps_of_texts(task, params, [document.text for document in documents])
+    _note_unread(result, len(documents) - len(read))
     if read:
         chosen = [documents[n] for n, _, _ in read]
         places, maps = [place for _, place, _ in read], [named for _, _, named in read]
