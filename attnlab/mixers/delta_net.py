@@ -72,10 +72,8 @@ class DeltaNet(Stateful):
         self.w_value = Dense(micro * values, use_bias=False)
         self.w_rate = Dense(micro * self.heads, use_bias=False)
         self.convolution = ShortConvolution(self.kernel, self.activation)
-        norm = (
-            GatedNorm(self.output_gate, epsilon=EPSILON) if self.output_gate else RMSNorm(EPSILON)
-        )
-        self.norm: Any = norm
+        gate = self.output_gate
+        self.norm: Any = GatedNorm(gate, epsilon=EPSILON) if gate else RMSNorm(EPSILON)
         self.out = Dense(self.width, use_bias=False)
 
     @nn.nowrap

@@ -89,12 +89,12 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "talking_heads": [{"heads": 3}],
     "differential": [
-        {"heads": 4},
-        {"heads": 2, "head_width": 4, "alignment": {"name": "scalable_softmax", "length": 5}},
+        {"heads": 2, "head_width": 4},
+        {"heads": 4, "alignment": {"name": "scalable_softmax", "length": 5}},
     ],
     "gated": [
-        {"heads": 3},
-        {"heads": 2, "head_width": 5, "gate": "head", "alignment": {"name": "top_k", "keep": 3}},
+        {"heads": 2, "head_width": 5, "gate": "head"},
+        {"heads": 3, "alignment": {"name": "top_k", "keep": 3}},
     ],
     "forgetting": [{"heads": 6, "key_heads": 2, "alignment": "sink"}],
     "tensor_product": [{"heads": 3, "query_rank": 3, "score": "qk_rmsnorm", "positions": "rope"}],

@@ -42,10 +42,7 @@ def test_what_functions_give_is_all_that_is_added_and_dropped(placement: Placeme
 
 
 def test_rezero_starts_as_the_identity_and_learns_its_strength() -> None:
-    x, residual = (
-        np.arange(2.0 * D, dtype="f4").reshape(1, 2, D),
-        Residual("rezero", LayerNorm, 0.0),
-    )
+    x, residual = np.arange(2.0 * D, dtype="f4").reshape(1, 2, D), Residual("rezero", LayerNorm, 0)
     params = residual.init(jax.random.key(0), x, lambda x: x + 3)
     np.testing.assert_array_equal(residual.apply(params, x, lambda x: x + 3), x)
     slope = jax.grad(lambda params: residual.apply(params, x, lambda x: x + 3).sum())(params)
