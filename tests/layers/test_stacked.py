@@ -38,6 +38,16 @@ def test_without_layers_it_is_the_identity_and_the_lowest_layer_adds_nothing() -
         LSTMStack(5, 1, directions=2).init(jax.random.key(0), X)
 
 
+def test_a_step_adds_past_the_layers_as_all_steps_at_once_do() -> None:
+    module = LSTMStack(H, 3, residual=3)
+    variables = numbered(jax.eval_shape(module.init, jax.random.key(0), X))
+    begun = module.apply(variables, X)[1]
+    expected = module.apply(variables, X[:, :1], None, begun)[0]
+    contribution = module.apply(variables, X[:, 0], method="contribute")
+    top, _ = module.apply(variables, begun, contribution, method="advance")
+    np.testing.assert_allclose(top, expected[:, 0], atol=1e-6)
+
+
 def test_recurrent_matrices_of_gru_cells_start_orthogonal() -> None:
     """Each of the blocks side by side, and no two alike."""
     arguments = [np.zeros((1, size), np.float32) for size in (8, 24, 24)]
