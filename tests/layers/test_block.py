@@ -45,7 +45,7 @@ def test_rezero_starts_as_the_identity_and_learns_its_strength() -> None:
     x, residual = np.arange(2.0 * D, dtype="f4").reshape(1, 2, D), Residual("rezero", LayerNorm, 0)
     params = residual.init(jax.random.key(0), x, lambda x: x + 3)
     np.testing.assert_array_equal(residual.apply(params, x, lambda x: x + 3), x)
-    slope = jax.grad(lambda params: residual.apply(params, x, lambda x: x + 3).sum())(params)
+    slope = jax.grad(lambda params: residual.apply(params, x, lambda x: x + 3).sum())(params)  # type: ignore[union-attr]
     assert slope["params"]["strength"] == (x + 3).sum()
 
 
