@@ -122,7 +122,7 @@ def check_even(setting: str, value: int, smallest: int) -> None:
     """Raises `UserError` unless the setting `setting` has an even value of at least `smallest`."""
     within(setting, value, smallest)
     if value % 2:
-        raise UserError(f"config.data.{setting}={value} must be even: keys and values in turn")
+        raise UserError(f"config.data.{setting}={value} must be even: each key has a value")
 
 
 def check_lengths(least: int, shortest: int, longest: int) -> None:

@@ -245,7 +245,7 @@ class Learned:
 
 def classes_of(labels: Iterable[str], order: Callable[[str], Any] | None = None) -> list[str]:
     """Returns the distinct labels of the training split, sorted by the key `order` (None: by
-    alphabet); raises `UserError` if there is only one.
+    alphabet); raises `UserError` unless there are at least two.
     """
     classes = sorted({*labels}, key=order)
     if len(classes) < 2:

@@ -105,10 +105,10 @@ def test_impossible_settings(changes: dict[str, Any], message: str) -> None:
 
 
 def test_no_examples_at_all_and_evaluation_in_batches_of_no_rows() -> None:
-    nothing, words = Examples(source=[], target=[]), "batch.size=0 must be positive"
+    nothing = Examples(source=[], target=[])
     check_refused("there is none at all", train_batches, nothing)
     assert evaluation_batches(nothing, size=4, buckets=(8,)) == []
-    check_refused(words, evaluation_batches, examples(), size=0, buckets=(8,))
+    check_refused("size=0 must be positive", evaluation_batches, examples(), size=0, buckets=(8,))
 
 
 def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length() -> None:

@@ -147,3 +147,4 @@ def test_a_text_is_masked_anew_in_each_step() -> None:
     one, other = batches(0), batches(1)
     np.testing.assert_array_equal(one["segments"], other["segments"])
     assert (one["places"] != other["places"]).any()
+    np.testing.assert_array_equal(one["places"], batches(0)["places"])

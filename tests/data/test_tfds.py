@@ -133,7 +133,7 @@ def test_wrong_splits_and_features(prepared: Path) -> None:
         "attnlab_tiny_pairs", split="train", data_dir=prepared, download=False
     )
     (blank,) = (i for i in range(20) if not records[i]["en"].strip())
-    tiny, of_en = "dataset 'attnlab_tiny_pairs'", {"train": f"train[{blank}:{blank + 1}]"}
+    tiny = "dataset 'attnlab_tiny_pairs'"
     for split, fields, words in (
         ("test", {}, f"^config.data.test='test' is no split of {tiny} .*: train, validation$"),
         ("train", {"train": "trian"}, "config.data.train='trian' is no split"),
@@ -145,7 +145,7 @@ def test_wrong_splits_and_features(prepared: Path) -> None:
         ),
         ("train", {"target": "number"}, "feature 'number' is no text, but"),
         ("train", {"train": "train[:0]"}, rf"train='train\[:0\]' of {tiny} has no record"),
-        ("train", of_en, "has no sentence pair there"),
+        ("train", {"train": f"train[{blank}:{blank + 1}]"}, "has no sentence pair there"),
     ):
         source = Tfds("attnlab_tiny_pairs", str(prepared), **{"source": "de", **fields})
         check_refused(words, source.pairs, split)

@@ -1,4 +1,4 @@
-"""Base of the small sets of TensorFlow Datasets that tests prepare."""
+"""The base of the small sets of TensorFlow Datasets that tests prepare, and a set of images."""
 
 import io
 from collections.abc import Iterator

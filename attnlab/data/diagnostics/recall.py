@@ -74,10 +74,10 @@ class MultiQueryRecall(Drawn):
         super().__post_init__()
         if not 0.0 < self.power <= 1.0:
             raise UserError(f"config.data.power={self.power} must be above 0 and at most 1")
-        for split in ("train", "test"):
+        for prefix, split in (("", "train"), ("tested_", "test")):
             length, pairs = self._sizes(split)
-            check_even("length", length, 4)
-            within("pairs", pairs, 1, length // 4)
+            check_even(f"{prefix}length", length, 4)
+            within(f"{prefix}pairs", pairs, 1, length // 4)
             within("fewest", self.fewest, 0, pairs)
             within("symbols", self.symbols, 2 * pairs + 2 * self.noise)
 
@@ -236,8 +236,8 @@ class Needle(Drawn):
         suffice.
         """
         super().__post_init__()
-        for length in (self.length, self.tested or self.length):
-            check_even("length", length, 2)
+        for field, length in (("length", self.length), ("tested", self.tested or self.length)):
+            check_even(field, length, 2)
             within("keys", self.keys, length // 2 if self.hay == "pairs" else 1)
 
     def draw_row(self, draw: random.Random, split: str) -> Row:

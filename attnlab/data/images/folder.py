@@ -155,15 +155,15 @@ def read_images(
     return np.stack([resized(image, (size[0], size[1])) for image in images])
 
 
-def image_files(folder: Path) -> list[Path]:
+def image_files(folder: Path, advice: str = "fill it") -> list[Path]:
     """Returns the PNG and JPEG files in a folder, hidden ones excluded, sorted by name; raises
-    `UserError` if there is no such folder, or none in it.
+    `UserError`, with `advice`, if there is no image in it, or if there is no such folder.
     """
     check_folder(folder)
     images = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
     files = [path for path in images if path.name[0] != "."]
     if not files:
-        raise UserError(f"{folder} has no image ({', '.join(ENDINGS)}); fill it or remove it")
+        raise UserError(f"{folder} has no image ({', '.join(ENDINGS)}); {advice}")
     return files
 
 
@@ -182,4 +182,4 @@ def _files(folder: Path) -> list[Path]:
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
     if not classes:
         raise UserError(f"{folder} has no folder for a class; expected {folder}{os.sep}CLASS")
-    return [path for kind in classes for path in image_files(kind)]
+    return [path for kind in classes for path in image_files(kind, "fill it or remove it")]

@@ -57,6 +57,9 @@ def test_a_folder_gives_images_and_captions(folder: Path) -> None:
     own = made(folder, valid="test.jsonl")
     assert own.captions("valid").captions == test.captions
     assert len(own.captions("train").images) == 4
+    run = {"name": "caption_folder", "directory": str(folder), "test": "test.jsonl", "side": 4}
+    data = CaptionData.load({**run, "held_out": 0.34}, WORDS, None, ("train", "test"))
+    assert data.rows["test"] == test.captions and data.extra["test"] is None
 
 
 def test_what_is_wrong_with_a_folder_is_one_line(folder: Path) -> None:

@@ -96,6 +96,7 @@ def number(value: int, *shape: int) -> Callable[[Path], None]:
         (number(0, 6, 6, 3), r"0.png has the mode RGB; expected one channel or a palette"),
         (lambda path: path.write_bytes(b"no picture"), r"0.png is damaged or no image"),
         (lambda path: shutil.rmtree(path.parents[1] / "images"), r"cannot find the folder"),
+        (lambda path: [*map(Path.unlink, path.parents[1].glob("images/*"))], r"image .*; fill it$"),
     ],
 )
 def test_a_folder_that_is_not_as_agreed(folder: Path, harm: Any, words: str) -> None:
