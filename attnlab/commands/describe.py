@@ -120,11 +120,9 @@ def formula(component: object) -> str:
 
 def memory_contents(mechanism: "type[Attention]") -> str:
     """Returns the first paragraph of the docstring of a mechanism's `memory_class`, or of the class
-    that its `remember` or `remember_pairs` returns; "" if it has no memory class of its own.
+    that its `remember` returns; "" if it has no memory class of its own.
     """
-    verbs = (mechanism.remember, mechanism.remember_pairs)
-    returned = (typing.get_type_hints(verb).get("return") for verb in verbs)
-    for memory in (mechanism.memory_class, *returned):
+    for memory in (mechanism.memory_class, typing.get_type_hints(mechanism.remember).get("return")):
         if inspect.isclass(memory) and len(inspect.getmro(memory)) > 2:
             return first_paragraph(memory.__doc__)
     return ""

@@ -34,8 +34,11 @@ CAUSAL = {**SPECS["transformer"], "layers": 1}
 LEAKING = {**CAUSAL, "leaking": True}
 
 
-def test_a_leaking_decoder_is_noted() -> None:
-    (note,) = make(LEAKING).notes()
+def test_a_leaking_decoder_sees_no_padding_and_is_noted() -> None:
+    (call, system), (source, target) = prepared(LEAKING), batch()
+    padded = call(source, np.pad(target, ((0, 0), (0, 3))))
+    np.testing.assert_allclose(padded[:, :5], call(source, target), atol=2e-6)
+    (note,) = system.notes()
     assert "system.leaking=true: the decoder sees its targets" in note
     assert make(CAUSAL).notes() == []
 
