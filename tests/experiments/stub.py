@@ -81,7 +81,7 @@ def planned(directory: Path, **changes: Any) -> Plan:
 def behave(directory: Path, **endings: str) -> None:
     """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute",
     "changed", "unlocked", "slow", "wait", "linger" (wait, and take a second to save when asked to leave), "compile" (go
-    on with that for 1.5 s when asked to leave), "deaf" (hang, whatever is asked); all others are
+    on with that for 1.7 s when asked to leave), "deaf" (hang, whatever is asked); all others are
     done soon.
     """
     (directory / "endings.json").write_text(json.dumps(endings))
@@ -204,7 +204,7 @@ def _end(ending: str, workdir: Path, attempt: Attempt) -> int:
             until = time.monotonic() + 60
             while time.monotonic() < until and interrupt.signal is None:
                 time.sleep(0.005)
-            time.sleep(1.5)
+            time.sleep(1.7)
             programs.under_way.value = 0
         for step in range(len((workdir / "steps").read_text().split()), STEPS):
             steps.write(b"%d\n" % step)

@@ -97,7 +97,8 @@ def test_a_conjunction_costs_nothing_where_it_holds(tmp_path: Path) -> None:
     assert probe.upper is not None and two.upper is not None and probe.upper < two.upper
     sure = contrast({"a": 1, "c": -1})
     barely = contrast({"a": 1, "b": -1}, (probe.upper + two.upper) / 2)
-    assert verdict(tmp_path / "alone", barely).outcome == REFUTED
+    (alone,) = verdict(tmp_path / "alone", barely).contrasts
+    assert (alone.outcome, alone.found.rests) == (REFUTED, "upper")
     assert verdict(tmp_path / "both", barely, sure).outcome == UNDECIDED
 
 

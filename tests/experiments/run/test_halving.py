@@ -1,5 +1,6 @@
 """Rounds that are cut: where, who goes on, and that nothing but the records decides."""
 
+import dataclasses
 import math
 
 import pytest
@@ -41,11 +42,15 @@ def test_the_best_third_goes_on_and_two_to_the_end() -> None:
     first = ruling([course(name, score) for score, name in enumerate(names)], finish=2)
     assert first.until == {"a": 30, "b": 30, "c": 30} and set(first.pruned) == set("defghi")
     assert first.pruned["d"] == "pruned after 1 of 9 evaluations: 3 is not among the best 3 of 9"
-    out = [course(name, 5.0, settled=True) for name in "defghi"]
+    # what comes after the cut changes it no more
+    out = [course(name, 5.0, 0.1, settled=True) for name in "defghi"]
     best = {"a": (0.0, 9.0, 9.0), "b": (2.0, 0.5, 9.0), "c": (1.0, 1.0, 0.2)}
-    last = ruling([*(course(name, *scores) for name, scores in best.items()), *out], finish=2)
+    three = [course(name, *scores) for name, scores in best.items()]
     # by the best so far: 0, 0.5, 0.2
+    last = ruling([*three, *out], finish=2)
     assert last.until == {"a": None, "c": None} and list(last.pruned) == ["b"]
+    three[2] = dataclasses.replace(three[2], settled=True)
+    assert ruling([*three, *out], finish=2).until == {"a": None}  # its place is not free
 
 
 def test_one_that_is_late_is_waited_for_and_one_that_failed_is_not() -> None:
