@@ -211,10 +211,5 @@ def _spelling(pieces: Sequence[str], unknown: str | None) -> str:
     parts = [""]
     for piece in pieces:
         parts += [""] * (piece == unknown)
-        parts[-1] += _pattern(piece, unknown)
+        parts[-1] += "(.+?)" if piece == unknown else f"({re.escape(piece.strip(_BLANKS))})"
     return "".join(f"(?>{part})" for part in parts[:-1]) + parts[-1]
-
-
-def _pattern(piece: str, unknown: str | None) -> str:
-    """A regular-expression group that matches a piece in a text without blanks."""
-    return "(.+?)" if piece == unknown else f"({re.escape(piece.strip(_BLANKS))})"

@@ -6,7 +6,7 @@ Axis letters: H heads, T tokens, D head width.
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,15 +15,13 @@ from attnlab.analysis.ablation import mean_values, patch
 from attnlab.analysis.heads import Record
 from attnlab.analysis.inside import first_rows
 from attnlab.analysis.passes import Passes, filled
+from attnlab.api.trained import Run
 from attnlab.attention.interventions import KINDS, Change, Place, intervene
 from attnlab.data.passages import located
 from attnlab.errors import UserError, nearest
 from attnlab.tasks.base import Task
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.tasks.written import WritingTask
-
-if TYPE_CHECKING:
-    from attnlab.api.trained import Run
 
 SWITCHES = ("zero", "mean", "uniform")
 MEANT = 100  # examples whose mean stands for a part

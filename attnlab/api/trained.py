@@ -8,11 +8,12 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
+from attnlab.analysis.heads import Record
 from attnlab.analysis.inside import Analysis, analyse
 from attnlab.analysis.results import curves, scores
 from attnlab.api.maps import Map as Map
@@ -30,12 +31,9 @@ from attnlab.tasks.maps import EVERY_MAP, Chosen, attention_maps
 from attnlab.tasks.metrics import failures
 from attnlab.tasks.protocol import Example, Response, Typed
 from attnlab.tasks.schemas import Settings
+from attnlab.tasks.scoring import Text, scored_texts
 from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
-
-if TYPE_CHECKING:
-    from attnlab.analysis.heads import Record
-    from attnlab.tasks.scoring import Text
 
 
 def load(
@@ -251,8 +249,6 @@ class Run:
         Raises:
           UserError: a text with no tokens, or a task that gives texts no probability.
         """
-        from attnlab.tasks.scoring import scored_texts
-
         texts = texts if source is None else source
         if target is not None and not isinstance(texts, str):
             raise UserError("score: target= goes with one source; give a list of pairs")

@@ -25,7 +25,6 @@ _LONGEST = 2**28  # bytes of a record of JSON
 _BOM = b"\xef\xbb\xbf"
 
 Unit = Literal["line", "file"]
-UNITS = ("line", "file")
 
 
 class BadSource(UserError):

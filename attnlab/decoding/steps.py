@@ -1,7 +1,7 @@
 """The parts of one decoding step that greedy search, sampling and beam search share."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +9,8 @@ import numpy as np
 from jax import lax
 
 from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.hypotheses import StepFn
 from attnlab.decoding.rows import NEVER
-
-if TYPE_CHECKING:
-    from attnlab.decoding.hypotheses import StepFn
 
 Tree = TypeVar("Tree")
 

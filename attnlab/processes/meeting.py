@@ -140,7 +140,8 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
                 raise _refuse_all({**links, -1: link}, mismatch)
             hellos[other["process"]], links[other["process"]] = other, link
     hosts = [hellos[index]["host"] for index in range(member.count)]
-    meeting = Meeting(f"{_bracketed(member.host)}:{_free_port()}", hosts, links)
+    host = f"[{member.host}]" if ":" in member.host else member.host  # an IPv6 address in brackets
+    meeting = Meeting(f"{host}:{_free_port()}", hosts, links)
     for other in links.values():
         send(other, {"address": meeting.address, "hosts": meeting.hosts})
     return meeting
@@ -239,8 +240,3 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("", 0))
         return int(free.getsockname()[1])
-
-
-def _bracketed(host: str) -> str:
-    """Returns a host as it stands before a port: an IPv6 address in brackets, others unchanged."""
-    return f"[{host}]" if ":" in host else host

@@ -11,7 +11,7 @@ Axis letters: B rows of a batch.
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,19 +26,17 @@ from attnlab.data.settings import Buckets
 from attnlab.decoding.rows import OnRows, by_example, evenly_spaced
 from attnlab.errors import UserError
 from attnlab.progress import patience
+from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
+from attnlab.tasks.auxiliary import Terms
 from attnlab.tasks.metrics import with_metrics
+from attnlab.tasks.pretrained import InitialWeights
 from attnlab.tasks.protocol import Loaded, Loss, Numbers, Rngs, Scores, Shown, Smoothing, Totals
 from attnlab.tasks.schemas import Settings
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.step import Batch, Params, Sums, Tree
-
-if TYPE_CHECKING:
-    from attnlab.records.items import Items
-    from attnlab.tasks.auxiliary import Terms
-    from attnlab.tasks.pretrained import InitialWeights
 
 Config = TypeVar("Config", bound=Settings)
 Data = TypeVar("Data", bound=Loaded)
@@ -207,12 +205,10 @@ class Task(Shown, Generic[Config, Data, Model]):
     # --- training ---
 
     @functools.cached_property
-    def beginning(self) -> "InitialWeights | None":
+    def beginning(self) -> InitialWeights | None:
         """Returns the `InitialWeights` that read pretrained weights, or None if there are none."""
         if self.config.pretrained.path is None:
             return None
-        from attnlab.tasks.pretrained import InitialWeights
-
         return InitialWeights(self)
 
     def check_pretrained(self) -> dict[str, str]:

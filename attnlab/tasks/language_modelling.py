@@ -19,7 +19,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,31 +32,18 @@ from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.streams import Apart, Lanes, Turns, first_of, lanes, shifted_texts, widths
 from attnlab.data.vocabulary import TOKENIZER
+from attnlab.decoding.generate import Decoder
 from attnlab.decoding.rows import evenly_spaced
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
+from attnlab.records.items import Items
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
-from attnlab.tasks import schemas
+from attnlab.tasks import reading, schemas
 from attnlab.tasks.models import chosen_weights, shapes_of, system_factory
 from attnlab.tasks.protocol import Numbers, Response, Responses, Scores, Sides, TextExample, Totals
-from attnlab.tasks.reading import (
-    RowsApart,
-    check_packs,
-    check_pieces,
-    of_tokens,
-    penalised,
-    penalties,
-    room_for_logits,
-    state_before,
-    summed,
-)
 from attnlab.tasks.tokens import RunningTextTask, check_output_bias
 from attnlab.training.step import Batch, Params, Sums, Tree
-
-if TYPE_CHECKING:
-    from attnlab.decoding.generate import Decoder
-    from attnlab.records.items import Items
 
 
 def build_system(
@@ -72,15 +59,17 @@ def build_system(
     sizes = {"vocabulary": vocabulary, "pad_id": pad_id}
     system: LanguageModel = system_factory(config, LanguageModel)(**sizes)
     shapes = shapes_of(system, jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
-    penalties(config, shapes)
+    reading.penalties(config, shapes)
     if config.batch.texts == "packed":
-        check_packs(config, system, shapes["params"])
+        reading.check_packs(config, system, shapes["params"])
     check_output_bias(config, shapes["params"], vocabulary)
-    check_pieces(system, config.training.logits_at_once)
+    reading.check_pieces(system, config.training.logits_at_once)
     return system
 
 
-class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, LanguageModel]):
+class LanguageModelling(
+    reading.RowsApart, RunningTextTask[schemas.LanguageModelling, LanguageModel]
+):
     """Language modelling: every token of a text from those before it; see `tasks.base.Task`.
 
     Attributes:
@@ -178,7 +167,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         options = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
         losses = tuple(self.penalties)
         sums, state = self._read(params, batch, remembered, losses=losses, **options)
-        total, sums = penalised(sums, chosen_weights(self.penalties, numbers))
+        total, sums = reading.penalised(sums, chosen_weights(self.penalties, numbers))
         return total, {**sums, **({} if remembered is None else {"remembered": state})}
 
     def ordered(
@@ -257,8 +246,6 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         resampled, or None for a single text. What is read before a text of a stream is not drawn
         with it.
         """
-        from attnlab.records.items import Items
-
         texts = self.size(split)
         if texts < 2:
             return None
@@ -332,13 +319,13 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         """Nats of each target of a batch that is read from its beginning, and whether the likeliest
         token was right, [B,T].
         """
-        at_once = room_for_logits(self.system, *batch["source"].shape)
+        at_once = reading.room_for_logits(self.system, *batch["source"].shape)
         by_token, _ = self._score_apart(at_once)(params, batch, None)
         return by_token["loss"], by_token["correct"]
 
     @functools.cache  # noqa: B019 - the task lives as long as the run
     def _score_apart(self, at_once: int) -> Any:
-        return self.jit(functools.partial(of_tokens, self.system, at_once=at_once))
+        return self.jit(functools.partial(reading.of_tokens, self.system, at_once=at_once))
 
     # --- reading in pieces ---
 
@@ -378,17 +365,17 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         """A state of so many rows where there are lanes."""
         if self.config.batch.texts in ("apart", "packed", "crops") or not self.system.carries:
             return None
-        return state_before(self.system, self.shapes, rows)
+        return reading.state_before(self.system, self.shapes, rows)
 
     def _of_tokens(self, params: Params, batch: Batch, state: Tree, **options: Any) -> Any:
         """See `reading.of_tokens`; of the system that the task has when it is called."""
         options |= {"at_once": self.config.training.logits_at_once}
-        return of_tokens(self.system, params, batch, state, **options)
+        return reading.of_tokens(self.system, params, batch, state, **options)
 
     def _read(self, *inputs: Any, **options: Any) -> tuple[Sums, Tree]:
         """The sums of `reading.of_tokens` of these inputs, and the state after a batch."""
         by_token, state = self._of_tokens(*inputs, **options)
-        return summed(by_token), state
+        return reading.summed(by_token), state
 
     @functools.cached_property
     def _decoder(self) -> "Decoder":

@@ -30,8 +30,6 @@ from attnlab.tasks.protocol import Batch, Params, Sides, TextExample, Tree
 from attnlab.tasks.tokens import check_output_bias, cross_entropy
 from attnlab.tasks.written import Writes, WritingTask
 
-Vocabularies = tuple[Vocabulary, Vocabulary]
-
 
 def build_system(
     config: schemas.WritingSettings, source_vocabulary: int, target_vocabulary: int, pad_id: int = 0

@@ -27,17 +27,10 @@ from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
-from attnlab.tasks import schemas
+from attnlab.tasks import schemas, tokens
 from attnlab.tasks.models import built, longest_row
 from attnlab.tasks.protocol import Responses, Scores, Sides, Smoothing
 from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores
-from attnlab.tasks.tokens import (
-    OneTextTask,
-    beside_words,
-    check_output_bias,
-    cross_entropy,
-    words_of,
-)
 from attnlab.training.step import Batch, Params, Sums, Tree
 
 SPANS = ("precision", "recall", "f1")
@@ -73,7 +66,7 @@ def build_system(
     system: TokenClassifier
     sizes = {"vocabulary": vocabulary, "outputs": tags}
     system, params = built(config, TokenClassifier, special, longest_row(config), **sizes)
-    check_output_bias(config, params, tags)
+    tokens.check_output_bias(config, params, tags)
     return system
 
 
@@ -91,7 +84,7 @@ def reads_trees(node: Any) -> bool:
     return False
 
 
-class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
+class Tagging(tokens.OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
     """Tagging: words to tags; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -199,7 +192,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         """
         target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
         trained = (target > 0) & (target <= len(self.tags))
-        losses = cross_entropy(logits, jnp.where(trained, target - 1, 0), smoothing)
+        losses = tokens.cross_entropy(logits, jnp.where(trained, target - 1, 0), smoothing)
         return {
             "loss": jnp.where(trained, losses, 0.0).sum(),
             "tokens": (jnp.asarray(batch["source"]) != self.special.pad).sum(),
@@ -251,7 +244,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
                 "this model reads dependency trees, which a typed line does not have; 'evaluate'"
                 " tags the sentences of a treebank"
             )
-        return TaggedExample(words_of(line))
+        return TaggedExample(tokens.words_of(line))
 
     def _encoded(self, typed: Sequence[TaggedExample]) -> Examples:
         """Examples without a known tag."""
@@ -261,7 +254,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
     def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """Each line as "word/tag word/tag ..."."""
         tagged = self._tagged(params, examples)
-        return [beside_words(*pair) for pair in zip(lines, tagged, strict=True)]
+        return [tokens.beside_words(*pair) for pair in zip(lines, tagged, strict=True)]
 
     def map_examples(self, split: str, number: int) -> list[TaggedExample]:
         """The first sentences of a split."""

@@ -7,19 +7,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import jax
 
 from attnlab.records.measures import declared
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
+from attnlab.training.run import Run
 from attnlab.training.session import Interrupt, Outcome, Session
 from attnlab.training.sizes import program_sizes
 from attnlab.training.step import Sums, TrainState
-
-if TYPE_CHECKING:
-    from attnlab.training.run import Run
 
 AHEAD = 32
 """Batches to come whose programs are compiled while earlier ones train."""

@@ -7,7 +7,7 @@ state: nothing else needs saving, and runs that differ in their seed share one c
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import flax.struct
 import flax.traverse_util
@@ -16,12 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from attnlab.training.mesh import Layout
 from attnlab.training.trained import ALL_TRAINED, Trained
 from attnlab.training.trained import Params as Params
 from attnlab.training.trained import Tree as Tree
-
-if TYPE_CHECKING:
-    from attnlab.training.mesh import Layout
 
 Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
 Sums: TypeAlias = dict[str, jax.Array]

@@ -16,15 +16,6 @@ import jax.numpy as jnp
 from attnlab.layers.precision import widened
 
 
-def doubly_stochastic(
-    weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0
-) -> jax.Array:
-    """Computes the scalar regulariser of attention weights, the mean of `uncovered` over the rows;
-    arguments as there.
-    """
-    return uncovered(weights, steps, valid, tau).mean()
-
-
 def uncovered(
     weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0
 ) -> jax.Array:
