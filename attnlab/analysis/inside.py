@@ -298,7 +298,7 @@ def maps_between_words(
     attention maps [H,W,W] between words by name; raises `UserError` if the system has no map from
     its text to itself.
     """
-    read = []
+    read: list[tuple[Sentence, pointing.Maps]] = []
     texts = [" ".join(sentence.words) for sentence in sentences]
     for n, places, maps in _maps_of_texts(task, params, texts):
         spans = pointing.word_spans(sentences[n].words).tolist()
