@@ -22,7 +22,8 @@ Associations in GPT", NeurIPS 2022 (patching).
 Axis letters: B examples of a batch, N of all batches, H heads, T tokens, D width.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +32,7 @@ import numpy as np
 
 from attnlab.analysis import passes
 from attnlab.analysis.passes import Batch, Batches, Passes
-from attnlab.attention.interventions import Change
+from attnlab.attention.interventions import Change, Place
 from attnlab.errors import UserError, nearest
 
 ABLATIONS = ("zero", "mean", "resample", "uniform")
@@ -81,23 +82,48 @@ def ablation_table(
     for kind in set(kinds) - set(ABLATIONS):
         raise UserError(f"ablation {kind!r}; {nearest(kind, ABLATIONS)}")
     examples = passes.filled(batches)
-    weights = ("weights",) if "uniform" in kinds else ()
-    places = model.places(examples[0][1], ("heads", "layer", *weights))
     rows = [
-        (number, head, kind)
-        for number, place in enumerate(places)
+        (place, head, kind)
+        for place in model.places(examples[0][1], ("heads", "layer", "weights"))
         for head in range(-(place.kind != "heads"), 0 if place.kind == "layer" else place.heads)
         for kind in kinds
         if (kind == "uniform") == (place.kind == "weights")
     ]
-    choices = np.array([(-2, 0, 0), *((n, h, ABLATIONS.index(kind)) for n, h, kind in rows)])
+    of_values = _terms_without(model, examples, [x for x in rows if x[2] != "uniform"], measure)
+    of_weights = _terms_without(model, examples, [x for x in rows if x[2] == "uniform"], measure)
+    has_other = np.concatenate([np.full(count, count > 1) for count, _ in examples])
+    costs = []
+    for place, head, kind in rows:
+        before, after = next(of_weights if kind == "uniform" else of_values)
+        valid = has_other if kind == "resample" else np.ones_like(has_other)
+        valid = valid & (kind in ("zero", "uniform") or not place.stepwise)
+        part = place.name, place.layer, None if head < 0 else head, kind
+        pairs = np.stack([before[valid], after[valid]]).astype(np.float64)
+        costs.append(Cost(*part, *_difference(pairs), int(valid.sum())))
+    return costs
+
+
+def _terms_without(
+    model: Passes,
+    examples: Sequence[tuple[int, Batch]],
+    ablations: Sequence[tuple[Place, int, str]],
+    measure: str,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields for each ablation, a place, its head (-1 for all) and one of `ABLATIONS`, the terms
+    [N,2] of the measure of the examples without it and with it. One program runs all of them, with
+    the places of all; so weights and values, whose changes cost much, have programs of their own.
+    """
+    if not ablations:
+        return
+    places, kinds = list(dict.fromkeys(x[0] for x in ablations)), {x[2] for x in ablations}
+    rows = [(places.index(place), head, ABLATIONS.index(kind)) for place, head, kind in ablations]
     means = mean_values(model, examples) if "mean" in kinds else {}
     prepare = _others if "resample" in kinds else lambda *_: {}
 
     def changes(choice: jax.Array, others: Any) -> dict[str, Change]:
         every = {}
         for name, part in passes.chosen_part(places, choice[:2]).items():
-            if name.endswith("weights"):
+            if "uniform" in kinds:
                 every[name] = Change(1 - part, uniform=part)
                 continue
             mean = jnp.where(choice[2] == 1, means.get(name, 0.0), 0.0)
@@ -105,17 +131,10 @@ def ablation_table(
             every[name] = Change(1 - part, part * other)
         return every
 
-    terms = model.under(examples, choices, changes, passes.terms_of(model.task, measure), prepare)
-    has_other = np.concatenate([np.full(count, count > 1) for count, _ in examples])
-    costs = []
-    for (number, head, kind), after in zip(rows, terms[1:], strict=True):
-        place = places[number]
-        valid = has_other if kind == "resample" else np.ones_like(has_other)
-        valid = valid & (kind in ("zero", "uniform") or not place.stepwise)
-        part = place.name, place.layer, None if head < 0 else head, kind
-        pairs = np.stack([terms[0][valid], after[valid]]).astype(np.float64)
-        costs.append(Cost(*part, *_difference(pairs), int(valid.sum())))
-    return costs
+    metric = passes.terms_of(model.task, measure)
+    choices = np.array([(-2, 0, 0), *rows])
+    before, *after = model.under(examples, choices, changes, metric, prepare)
+    yield from ((before, terms) for terms in after)
 
 
 def _difference(pairs: np.ndarray) -> tuple[float, tuple[float, float]]:
@@ -126,12 +145,20 @@ def _difference(pairs: np.ndarray) -> tuple[float, tuple[float, float]]:
     count = pairs.shape[1]
     if not count:
         return np.nan, (np.nan, np.nan)
-    draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), 2000)
-    sums = np.concatenate([np.ones((1, count)), draws]) @ pairs  # [2,1+resamples,2]
+    sums = _resamples(count) @ pairs  # [2,1+resamples,2]
     with np.errstate(divide="ignore", invalid="ignore"):
         before, after = sums[..., 0] / sums[..., 1]
     low, high = np.nanquantile((after - before)[1:], [0.025, 0.975])
     return float(after[0] - before[0]), (float(low), float(high))
+
+
+@functools.lru_cache(maxsize=2)
+def _resamples(count: int) -> np.ndarray:
+    """Returns how often each of `count` examples stands in a test set, [1+2000,count] float64: once
+    in the actual one, the first row, and as drawn with replacement in the others.
+    """
+    draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), 2000)
+    return np.concatenate([np.ones((1, count)), draws])
 
 
 @jax.jit

@@ -215,7 +215,8 @@ def weight_effects(
         for n, (name, part) in enumerate(passes.chosen_part(places, (choice[0], -1)).items()):
             key = jax.random.fold_in(here[2], choice[1] * len(places) + n)
             seen = here[0][name.replace("weights", "uniform")] > 0
-            shuffled = jnp.where(choice[1] > 0, permuted(here[0][name], seen, key), 0)
+            drawn = (choice[0] == n) & (choice[1] > 0)  # only then: drawing takes long
+            shuffled = jax.lax.cond(drawn, permuted, lambda x, *_: 0 * x, here[0][name], seen, key)
             every[name] = Change(1 - part, part * shuffled, part * (choice[1] == 0))
         return every
 
