@@ -85,8 +85,8 @@ def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:
     """A treebank and a file of mentions; what a text is read as stands at its characters."""
     model = decoder()
     result = Analysis(0)
-    read = inside._maps_of_texts(result, model.task, model.params, ["ab cd", "b"])
-    assert [n for n, _, _ in read] == [0, 1] and result.notes == []
+    read = inside._maps_of_texts(model.task, model.params, ["ab cd", "b"])
+    assert [n for n, _, _ in read] == [0, 1]
     for _, places, maps in read:
         assert places[0].tolist() == [0, 0] and places[1].tolist() == [0, 1]
         assert {x.shape for x in maps.values()} == {(2, len(places), len(places))}
@@ -103,7 +103,7 @@ def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:
     inside._add_coreference(result, model.task, model.params, read_documents(tmp_path / "m.jsonl"))
     asked: dict[Any, int] = {(x["relation"], x["direction"]): x["count"] for x in result.syntax}
     assert asked["all", "head"] == 40 and asked["obj", "head"] == 20
-    assert [x["count"] for x in result.coreference] == [40]
+    assert [x["count"] for x in result.coreference] == [40] and result.notes == []
 
 
 def test_what_does_not_apply_is_said() -> None:
