@@ -268,7 +268,8 @@ def permuted(weights: jax.Array, seen: jax.Array, key: jax.Array) -> jax.Array:
     draw_all = jax.vmap(jax.vmap(draw, (None, 0), -1), (0, None), -2)
     drawn = jnp.where(seen, draw_all(jnp.arange(queries), jnp.arange(keys)), jnp.inf)
     order = jnp.argsort(drawn, axis=-1, stable=True)
-    back = jnp.argsort(jnp.argsort(~seen, axis=-1, stable=True), axis=-1)
+    count, others = seen.sum(-1, keepdims=True), (~seen).cumsum(-1)
+    back = jnp.where(seen, seen.cumsum(-1), count + others) - 1  # those seen are in front
     return jnp.take_along_axis(jnp.take_along_axis(weights, order, axis=-1), back, axis=-1)
 
 
