@@ -27,9 +27,9 @@ def save_overlay(
     rows: Sequence[str],
     title: str = "",
 ) -> None:
-    """Draws into the picture `path` an image [H,W,C] and, beside it, the image in grey under each
-    map of `weights` [R,h,w] with its name in `rows` (at most `PANELS`); raises `ValueError` if
-    shapes do not fit.
+    """Draws into the picture `path` (.png, .svg or .pdf) an image [H,W,C] and, beside it, the image
+    in grey under each of the first `PANELS` maps of `weights` [R,h,w] with its name in `rows`;
+    raises `ValueError` if shapes do not fit or there is no map.
 
     Args:
       image: [H,W,C] uint8, C 1 or 3.

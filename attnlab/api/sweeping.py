@@ -62,8 +62,8 @@ def sweep(
       flags: others of the command, as "--seeds=5"; as one text they are read as a shell does.
 
     Raises:
-      UserError: the line that the command ends with, also where trials have failed, or where a flag
-        as `--dry-run` makes no report.
+      UserError: the line that the command ends with, also where trials have failed; a flag as
+        `--dry-run`, with which no report is made.
     """
     folder = Path(directory or default_directory(str(experiment)))
     command = [sys.executable, "-c", _COMMAND, "sweep", str(experiment), f"--dir={folder}"]
@@ -81,7 +81,7 @@ def sweep(
             out.seek(0)
             line = out.read()
     path = folder / "report.json"
-    if code or not path.exists():
+    if code or {"--dry-run", "--help", "-h"} & set(flags) or not path.exists():
         lines = [f"exit code {code}", *line.strip().splitlines()]
         line = re.sub(r"^(-c[\w ]*: )?error: ", "", lines[-1])
         raise UserError(line if code else f"no report was written; the command: {line}")

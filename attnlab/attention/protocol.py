@@ -166,8 +166,8 @@ class Attention(Mixer):
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Wraps the methods of each subclass that `OPTIONAL` names, its own and inherited from a
-        mixin, by `skip_defaults`, so that callers may pass optional arguments that their
-        definitions leave out.
+        mixin, by `skip_defaults`, so that callers may pass, by keyword and with their defaults,
+        optional arguments that their definitions leave out.
         """
         for name, defaults in OPTIONAL.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))

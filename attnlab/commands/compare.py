@@ -16,11 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the tables that compare two sweeps, and writes them to `--out` if it is given; needs
-    neither jax nor a network; returns 0.
-
-    Returns:
-      0, whatever differs.
+    """Prints the two tables that compare two sweeps, and writes both to `--out` if that is a .md
+    file, or the first, unrounded, if it is a .csv file; returns 0, whatever differs; raises
+    `UserError` for another ending or sweeps that cannot be compared. Needs no jax.
 
     Raises:
       UserError: a folder holds no sweep, or a damaged record; the sweeps cannot be compared;

@@ -145,9 +145,9 @@ class Chart:
         self._taken.append((x - radius, x + radius, y - radius, y + radius))
 
     def end_names(self, ends: Sequence[tuple[Look, Point]], longest: int = 13) -> None:
-        """Adds the name of each line, cut to `longest` characters, to the right of its end (`ends`:
-        pairs of a line's look and its last data point), moved up or down so that no name covers
-        another if there is space.
+        """Adds the name of each line, cut to `longest` characters, in a column right of the axes,
+        with a thin line to it from the line's end (`ends`: pairs of a line's look and its last data
+        point), moved up or down so that none covers another; too many names run out at the top.
         """
         ranked = sorted(ends, key=lambda end: self.y.clipped(end[1][1]))
         places = _apart(

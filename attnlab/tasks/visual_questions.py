@@ -190,9 +190,10 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns the scores of a split beyond `evaluate` (accuracies of guesses and by group or
-        kind, localisation and confusion) and a line "question TAB right answer TAB answer of the
-        system" for each question. Accuracies are by group and by kind where the source has them,
+        """Returns the scores of a split beyond `evaluate`, as numbers (accuracies of guesses) and
+        as tables (confusion; where the source has them, accuracies by group and by kind, and
+        localisation), and for each question a line "question TAB right answer TAB answer of the
+        system". Accuracies are by group and by kind where the source has them,
         with that of "question_only" beside it; "localisation" of each map over the image (see
         `localisation`), by kind, where the source knows the places; "confusion", how often each
         answer (row) was said to be which (column).

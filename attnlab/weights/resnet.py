@@ -78,8 +78,10 @@ NAMES = Names(
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of the ResNet whose depth the architecture in a parsed timm
-    config names; raises `UserError` for `model_args` or another pooling.
+    """Returns the config node `system` of the ResNet whose depth the architecture in a
+    `ForeignConfig` of timm names, its width that of the tensors in the config's folder (without a
+    folder, of the key `width`); raises `UserError` for `model_args`, another pooling, or a folder
+    without these tensors.
     """
     if file.content.get("model_args"):
         raise file.error("model_args", "none, for they are not known here")

@@ -44,6 +44,8 @@ def test_rows_and_verdict_are_records(
     (directory / "report.html").write_text('<table class="wide">')
     assert 'srcdoc="&lt;table class=&quot;wide&quot;&gt;"' in found._repr_html_()
     assert "verdict=" in repr(found) and "trials" not in repr(found)
+    with pytest.raises(UserError, match="no report was written"):  # the earlier one is not it
+        attnlab.sweep("e.py", directory=directory, flags="--dry-run")
 
 
 def test_a_refusal_is_the_line_of_the_command(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "in convolutions": ("convs2s", {"attention": single(COVERAGE)}),
     "behind both sequences": (
         "lstmn_seq2seq",
-        {"fusion": "shallow", "inter_attention": {"name": "multihead", "heads": 2}},
+        {"fusion": "shallow", "inter_attention": {"name": "multihead", "heads": 5}},
     ),
 }
 DEFAULT = ("a look before the cell", "beside a coverage of its own")

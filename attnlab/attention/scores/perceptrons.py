@@ -269,7 +269,7 @@ class Coverage(Additive):
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
         """Returns the coverage [B,H,Tk] for the next query: `past`, the coverage so far, plus the
         weights [B,H,Tk] of this query, which alone are first divided by the fertility of each key,
-        computed from `keys`, if the field `fertility` is set. See `Score.after`.
+        the last number of what `of_key` made of it (`keys`), if `fertility` is set. See `Score.after`.
         """
         if not self.fertility:
             return past + weights

@@ -126,7 +126,7 @@ class Builder:
 
     def count(self, config: Settings, what: str) -> float:
         """Returns the number of parameters of a config's model (`what` is "parameters") or the
-        FLOPs of its training step ("flops"); cached.
+        FLOPs of its training step ("flops"), cached; reads the config's data the first time.
 
         Raises:
           UserError: see `task`.

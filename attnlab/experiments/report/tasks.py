@@ -85,8 +85,11 @@ def ranked(
 
 def scores(made: Mapping[str, Contents]) -> tuple[list[Ranked], Table]:
     """Returns a `Ranked` for each variant over the tasks in `made` (task to the contents of its
-    report) and the table of scores and ranks; if a task is not scored on the test split, no variant
-    has a mean rank, and that task tells none better.
+    report) and the table of scores and ranks; if a task is not scored on the test split, or lacks a
+    score of any variant, no variant has a mean rank.
+
+    A task that is not scored on the test split tells none better; no task tells a variant better of
+    which it lacks a seed.
     """
     tasks = {task: of.comparison for task, of in made.items()}
     scored = {task: of.basis.split == "test" for task, of in tasks.items()}

@@ -142,7 +142,7 @@ def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
     """Returns the share (0 to 1) of the variance of the ranks of `scores` that groups of `values`
     explain (epsilon squared, see above), or None if it is undefined.
 
-    None if all values or all scores are equal, or if no value occurs twice.
+    None if all values or all scores are equal, or if no group has two values.
     """
     import numpy as np
     from scipy import stats

@@ -42,9 +42,10 @@ class Exported:
 
 
 def tracked_in(directory: Path, folders: Sequence[Path] | None = None) -> list[Tracked]:
-    """Returns, as `Tracked` (runs for a tracker), the trials of a sweep that have begun (only those
-    in the trial folders `folders`, if given), or the single run in `directory` ([] before it has
-    begun).
+    """Returns, as `Tracked` (runs for a tracker), the single run in `directory` if it has a
+    manifest there, otherwise the trials of the sweep in `directory` that have begun (only those in
+    the trial folders `folders`, if given); raises `UserError` if there is neither run nor sweep, or
+    for a damaged record.
     """
     if (directory / "manifest.json").exists():
         run = single(directory)
