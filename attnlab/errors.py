@@ -150,8 +150,9 @@ def optional_package(name: str, who: str, extra: str) -> Any:
 
 @contextlib.contextmanager
 def users_code() -> Iterator[None]:
-    """A context that turns an exception which passed through the user's own code, `sys.exit`
-    included, into a `UserError` with file, line and class of the error; others pass.
+    """A context that first forgets all registered modules and files, then turns an exception which
+    passed through the user's own code, `sys.exit` included, into a `UserError` with file, line and
+    class of the error; others pass.
 
     Ctrl-C passes, and so does a reader who has gone, and whatever came through no line of the
     user's: that is a slip of ours. The user's are the modules and files named inside (`own_module`,

@@ -105,10 +105,10 @@ class Progress:
         tokens_per_second: float | None = None,
         step_seconds: float | None = None,
     ) -> None:
-        """Shows that `step` steps are done by the bar, or by a line every `every` steps, with the
-        latest loss, tokens per second and smoothed time per step; after the third timed step also
-        prints how long the rest may take, if 10 s or more. After a step that compiles, it waits for
-        three more.
+        """Shows that `step` steps are done by the bar, or by a line every `every` steps and at the
+        end, with the latest loss, tokens per second and smoothed time per step; after the third
+        timed step also prints how long the rest may take, if 10 s or more, and calls `when_long`
+        from 60 s on. After a step that compiles, it waits for three more.
         """
         self.step = step
         self._loss = self._loss if loss is None else loss

@@ -66,9 +66,9 @@ class Cost(NamedTuple):
 def ablation_table(
     model: Passes, batches: Batches, measure: str = "loss", kinds: Sequence[str] = ABLATIONS
 ) -> list[Cost]:
-    """Returns how much a measure changes when each mixing layer and each head is ablated in each of
-    the ways `kinds`, a `Cost` with a bootstrap interval for each of these; raises `UserError` for
-    an unknown kind or measure.
+    """Returns a list with a `Cost`, the change of a measure with its bootstrap interval, for each
+    mixing layer and each head and each way of `kinds` to ablate it; raises `UserError` for an
+    unknown kind or measure, or without examples.
 
     Args:
       model: task and parameters.
@@ -109,9 +109,10 @@ def _terms_without(
     ablations: Sequence[tuple[Place, int, str]],
     measure: str,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields for each ablation, a place, its head (-1 for all) and one of `ABLATIONS`, the terms
-    [N,2] of the measure of the examples without it and with it. One program runs all of them, with
-    the places of all; so weights and values, whose changes cost much, have programs of their own.
+    """Yields for each ablation, a place, its head (-1 for all) and one of `ABLATIONS`, a pair of
+    arrays [N,2], the two terms of the measure of each example in the unchanged pass and in the
+    ablated one. One program runs all of them, with the places of all; so weights and values, whose
+    changes cost much, have programs of their own.
     """
     if not ablations:
         return
@@ -253,8 +254,8 @@ def prune_heads(
     model: Passes, batches: Batches, measure: str = "loss", at_once: int = 1, again: bool = False
 ) -> tuple[list[tuple[str, int]], list[float]]:
     """Switches off heads, `at_once` at a time and the least important first, until none is left,
-    and returns the heads in this order and the measure after each step, first with all heads;
-    `again` estimates importance at every step.
+    and returns two lists: the heads (place, head) in this order, and the measure after each step,
+    first with all heads; `again` estimates importance at every step.
 
     Args:
       model: task and parameters.
@@ -299,8 +300,8 @@ def patch(
     other: Mapping[str, Any] | None = None,
 ) -> dict[tuple[str, int | None, int | None], np.ndarray]:
     """Returns by (place, head, position) the share [B] of the difference in log-probability of the
-    targets (less that of the targets in `other`) between a clean and a corrupted input that comes
-    back when this part of the clean pass replaces that of the corrupted pass.
+    targets (less that of the targets in `other`, if given) between a clean and a corrupted input
+    that comes back when this part of the clean pass replaces that of the corrupted pass.
 
     Args:
       model: task and parameters.

@@ -61,9 +61,9 @@ def relevance(products: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def integrated_gradients(model: Passes, batch: Batch, nodes: int = 32) -> tuple[Arrays, np.ndarray]:
-    """Returns the integrated gradients of the log-probability of the targets, from zero vectors to
-    the embeddings, as attributions [B,T] of tokens by name of the embedding, and their error [B]
-    for each example; `nodes` are points of the integral.
+    """Returns a pair: by name of the embedding the attributions [B,T] of tokens, integrated
+    gradients of the log-probability of the targets from zero vectors to the embeddings, and one
+    array with their error [B] for each example; `nodes` are points of the integral.
 
     Args:
       model: task and parameters.
@@ -123,9 +123,9 @@ def gradient_by_distance(model: Passes, batches: Batches) -> Arrays:
 
 @jax.jit
 def _norms(model: Passes, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Returns by name of the embedding the norm [Tq,B,Tk] of the gradient of the loss at output t
-    with respect to embedded token j, and a mask [B,Tq] of the outputs that have a loss; raises
-    `UserError` if there are no such outputs or embeddings.
+    """Returns a pair: by name of the embedding the norm [Tq,B,Tk] of the gradient of the loss at
+    output t with respect to embedded token j, and a mask [B,Tq] of the outputs that have a loss;
+    raises `UserError` if there are no such outputs or embeddings.
     """
     places = [place for place in model.places(batch, ("embedding",)) if not place.stepwise]
     rows = len(next(iter(batch.values())))
@@ -150,8 +150,9 @@ def _norms(model: Passes, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array
 
 def weight_agreement(model: Passes, batch: Batch, embedding: str) -> Arrays:
     """Returns by name of the attention weights the Kendall rank correlation [B,H] of the attention
-    that tokens receive with the norm of the gradient of log p of the targets at their `embedding`;
-    only weights with a key for each of its tokens; NaN with nothing to rank.
+    that tokens receive with the norm of the gradient of log p of the targets at their `embedding`,
+    over tokens where it is not 0; only weights with a key for each of its tokens; NaN with nothing
+    to rank.
 
     Args:
       model: task and parameters.
@@ -304,9 +305,9 @@ def adversarial_weights(
 
 
 def adversarial_maps(model: Passes, batch: Batch) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns by place, for every query of a batch, other weights [B,H,Tq,Tk] that give the same
-    context of its head, and their distances [B,H,Tq] from the actual weights; places without values
-    or with weights below 0 are left out.
+    """Returns by place, for every query of a batch, the pair of other weights [B,H,Tq,Tk] that give
+    the same context of its head (the actual ones where there are none), and their distances
+    [B,H,Tq] from the actual weights; places without values or with weights below 0 are left out.
 
     Returns:
       By place, weights [B,H,Tq,Tk] and distances [B,H,Tq], see `adversarial_weights`. Places are

@@ -70,8 +70,8 @@ def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
 
 
 def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "seconds") -> int | None:
-    """Returns the least measured length from which on `points` take less than `baseline` (seconds
-    or bytes, by `of`), or None if they do not at the largest length.
+    """Returns the least length from which on `points` take less than `baseline` (seconds or bytes,
+    by `of`) at all lengths measured for both, or None if they do not at the largest of these.
     """
     other = {point.length: getattr(point, of) for point in baseline}
     less: int | None = None
@@ -149,8 +149,8 @@ def _plain(point: Point) -> dict[str, Any]:
 
 
 def picture(points: Points, title: str) -> bytes:
-    """Draws time and memory over length, both axes logarithmic, a line for each mixer, and returns
-    the PNG; a panel without measurements is empty.
+    """Draws time and memory over length in two panels, both axes logarithmic, a line for each
+    mixer, and returns the bytes of the PNG; a panel without measurements is empty.
     """
     figure = figure_of(11.0, 5.0)
     parts: tuple[tuple[Of, str, float], ...] = (

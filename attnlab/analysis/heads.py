@@ -91,9 +91,9 @@ class HeadStatistics:
         allowed: np.ndarray | None = None,
         kind: str = "exact",
     ) -> None:
-        """Adds the attention weights [H,Tq,Tk] of one text, or from the tokens `queries` of one
-        text to the tokens `keys` of another, to the sums of the map `name`; `allowed` [Tq,Tk] are
-        visible keys; raises `ValueError` if shapes disagree or there is no key.
+        """Adds the attention weights [H,Tq,Tk] of one text, or from the tokens `queries` of a text
+        to the tokens `keys` of another, to the sums of the map `name`; `allowed` [Tq,Tk] are
+        visible keys (None: guessed); raises `ValueError` if shapes disagree or there is no key.
 
         Args:
           name: of the map, such as "decoder/0/self"; it has one kind.
@@ -167,8 +167,8 @@ class HeadStatistics:
         return {pattern: of_pattern & allowed for pattern, of_pattern in fits.items()}
 
     def records(self) -> list[Record]:
-        """Returns a dict for each head: its map, kind and number, the number of queries with
-        weights, the mean of each statistic over the queries that it applies to, and the most
+        """Returns a list with a dict for each head: its map, kind and number, the number of queries
+        with weights, the mean of each statistic over the queries that it applies to, and the most
         frequent offset of the largest absolute weight with its share.
         """
         table: list[Record] = []

@@ -16,7 +16,7 @@ from attnlab.errors import UserError
 
 
 def ordinary_ids(vocabulary: Vocabulary) -> np.ndarray:
-    """Returns the ids of a vocabulary that stand for text: those with a piece that is not special."""
+    """Returns an int32 array of the ids of a vocabulary that have a piece that is not special."""
     special = [ids for ids in dataclasses.astuple(vocabulary.special) if ids is not None]
     content = vocabulary.to_json()
     added = content.get("content", content).get("added_tokens") or ()

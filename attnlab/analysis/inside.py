@@ -85,9 +85,9 @@ def analyse(
     conllu: str | os.PathLike[str] | None = None,
     coreference: str | os.PathLike[str] | None = None,
 ) -> Analysis:
-    """Runs all analyses that apply to a trained system on the first `examples` of a split, and on
-    texts of the files `conllu` and `coreference`, and returns an `Analysis`; an analysis that fails
-    becomes a note in it.
+    """Runs all analyses that apply to a trained system on the first `examples` of a split (some on
+    at most `ASKED`) and on texts of the files `conllu` and `coreference`, and returns an
+    `Analysis`; an analysis that raises `UserError` becomes a note in it.
 
     Args:
       task: with the data of the split.
@@ -134,8 +134,9 @@ def analyse(
 
 
 def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]]:
-    """Returns the first `count` examples of a split in batches of equal shapes, pairs of the
-    numbers [B] of the examples (-1 for padding) and the batch; raises `UserError` if there is none.
+    """Returns the first `count` examples of a split as a list of batches, pairs of the numbers [B]
+    of the examples (-1 for padding) and the batch, of examples of one shape; raises `UserError` if
+    there is none.
     """
     groups: dict[Any, list[Any]] = {}
     for numbers, batch in task.split_batches(split):
@@ -294,7 +295,7 @@ def _vocabulary(task: Any) -> Vocabulary:
 def maps_between_words(
     task: Any, params: Any, sentences: Sequence[Sentence]
 ) -> list[tuple[Sentence, pointing.Maps]]:
-    """Returns those sentences of a treebank that the system reads as written, each with its
+    """Returns a list of pairs, each sentence of a treebank that the system reads as written and its
     attention maps [H,W,W] between words by name; raises `UserError` if the system has no map from
     its text to itself.
     """
@@ -311,9 +312,9 @@ def maps_between_words(
 def _maps_of_texts(
     task: Any, params: Any, texts: Sequence[str]
 ) -> list[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
-    """Returns for each text that the system reads as written (not cut, say) its number in `texts`,
-    the character spans [P,2] of its tokens, and by name its maps [H,P,P] to itself; raises
-    `UserError` if the system has no such map.
+    """Returns a list of triples, for each text that the system reads as written (not cut, say): its
+    number in `texts`, the character spans [P,2] of its tokens, and by name its maps [H,P,P] to
+    itself; raises `UserError` if the system has no such map.
     """
     vocabulary = _vocabulary(task)
     second = texts if hasattr(task, "written") else [None] * len(texts)  # no need to write one
@@ -343,8 +344,8 @@ def _note_unread(result: Analysis, count: int) -> None:
 
 def _add_syntax(result: Analysis, task: Any, params: Any, sentences: Sequence[Sentence]) -> None:
     """Sets `result.syntax` to how well heads point at syntactic heads and dependents in the
-    `sentences` of a treebank, see `pointing.syntax_scores`; to [] if no sentence is read as
-    written.
+    `sentences` of a treebank, see `pointing.syntax_scores`, and leaves it as it is if no sentence
+    is read as written; adds a note if some are not.
     """
     read = maps_between_words(task, params, sentences)
     _note_unread(result, len(sentences) - len(read))
@@ -355,7 +356,8 @@ def _add_syntax(result: Analysis, task: Any, params: Any, sentences: Sequence[Se
 
 def _add_coreference(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
     """Sets `result.coreference` to how often heads point from a mention to an antecedent in
-    `documents`, see `pointing.coreference_scores`; does nothing if no document is read as written.
+    `documents`, see `pointing.coreference_scores`, and leaves it as it is if no document is read as
+    written; adds a note if some are not.
     """
     read = _maps_of_texts(task, params, [document.text for document in documents])
     _note_unread(result, len(documents) - len(read))

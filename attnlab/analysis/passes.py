@@ -198,7 +198,7 @@ def filled(batches: Batches) -> list[tuple[int, Batch]]:
 
 
 def chosen_part(places: Iterable[Place], choice: Any) -> dict[str, jax.Array]:
-    """Returns by place a mask [H,1,1], or [H,T,1] where a position is chosen, that is 1 at the
+    """Returns by place a mask [H,1,1], or [H,T,1] if `choice` has three numbers, that is 1 at the
     place, head and position that the numbers of `choice` select (-1 for all heads or positions) and
     0 elsewhere.
 

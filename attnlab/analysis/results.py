@@ -119,8 +119,8 @@ def report(
 
 def draw_all(task: "AnyTask", params: Any, workdir: Path, pictures: bool = True) -> list[Path]:
     """Draws the attention maps of the first test examples (their arrays alone without `pictures`)
-    and the loss curves into `workdir`, and returns the files; a failure is noted in
-    `pictures_failed.txt`, not raised.
+    and the loss curves into `workdir`, and returns the paths of the most useful files; a failure is
+    printed as a warning and noted in `pictures_failed.txt`, not raised.
 
     A picture that fails is a warning on stderr and a line of `pictures_failed.txt`; without
     failures that file is removed.
@@ -161,8 +161,9 @@ def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
 
 
 def scores(task: "AnyTask", params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-    """Returns the scores of a split by name, from `evaluate` and from decoding (with its seconds),
-    and the answers of the system as lines.
+    """Returns a pair: a dict by name of the scores of a split (some are tables) from `evaluate` and
+    from decoding, with the split, its number of examples and, if there are answers, the seconds of
+    decoding; and a list of the answers of the system as lines.
     """
     results = {"split": split, task.examples: task.size(split), **task.evaluate(params, split)}
     began = time.perf_counter()
@@ -273,9 +274,10 @@ def draw(
     chosen: Chosen = EVERY_MAP,
     computed: "Mapping[str, AttentionMap] | None" = None,
 ) -> dict[str, Path]:
-    """Draws the chosen attention maps of an example as `<stem>-<map>.<kind>` (none above `LEGIBLE`
-    positions or where the `kind` is ""; else "png", "svg" or "pdf"), writes all as arrays to
-    `<stem>.npz`, and returns the paths by map, and under "arrays".
+    """Draws the chosen attention maps of an example as `<stem>-<map>.<kind>`, self-attention of
+    texts as arcs too (none above `LEGIBLE` positions or where the `kind` is ""; else "png", "svg"
+    or "pdf"), writes all as arrays to `<stem>.npz`, and returns the paths by map, and under
+    "arrays".
 
     What lies on an image is drawn over it. Self-attention of texts is drawn as arcs too, in
     `<stem>-<map>-arcs.<kind>`. Maps of more than `LEGIBLE`

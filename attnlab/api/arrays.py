@@ -27,8 +27,8 @@ def mechanism(
     name: str, *, direction: Direction | None = None, **fields: Any
 ) -> Callable[..., Attention]:
     """Returns a factory of the mechanism `name`: called with `width=`, the width of the context, it
-    makes a Flax (linen) module that checks its arguments; raises `UserError` for fields that do not
-    fit each other or the direction.
+    makes a Flax (linen) module that checks its arguments; raises `UserError` for an unknown name or
+    field, a wrong type, or fields that do not fit each other or the direction.
 
     Args:
       name: one of `attnlab list mechanisms`, or "module:Class" for one of your own.

@@ -46,9 +46,9 @@ def switched_off(
     run: "Run", layer: int | str, head: int | None, kind: str, split: str
 ) -> dict[str, Change]:
     """Returns {name of a place: `Change`} that replaces the output of a layer, or of a head of it,
-    by 0 ("zero"), by its mean over examples of `split` ("mean"), or its weights by uniform weights
-    ("uniform"), in every call of a module that a pass calls several times; raises `UserError` if
-    that is not possible.
+    by 0 ("zero"), by its mean over the first examples of `split` ("mean"), or its weights by
+    uniform ones ("uniform"), in every call of a module that a pass calls several times; raises
+    `UserError` if that is not possible.
     """
     if kind not in SWITCHES:
         raise UserError(f"without: kind={kind!r}; {nearest(kind, SWITCHES)}")

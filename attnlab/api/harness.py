@@ -92,7 +92,7 @@ class AnswersHarness:
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Returns, for each request in order, the text that the model writes after the request's
-        context, up to the first of the stop texts in its options.
+        context, up to the first of the stop texts, or the most tokens, in its options.
         """
         answers = [""] * len(requests)
         kinds = [repr(request.args[1]) for request in requests]

@@ -61,7 +61,7 @@ class Stored:
     ) -> "Stored":
         """Returns the run in `workdir` and its `ensemble` as a `Stored`; overrides or `config` may
         change `data` (not of a sweep's trial), `decoding`, `parallel` and `training.metrics`;
-        raises `UserError` for other changes, `Changed` if vocabulary or user code has changed.
+        raises `UserError` for other changes, `Changed` if vocabulary or (unaccepted) code changed.
 
         Args:
           workdir: the folder.
@@ -156,8 +156,9 @@ class Stored:
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
     """Returns the `Origin` of a run: its manifest, its record of user code and that code as it is
-    now; raises `Changed` if the vocabulary or, unless `accept`, that code is not that of training.
-    The code of its data source counts only if no override replaces it.
+    now; raises `Changed` if the vocabulary or, unless `accept`, that code is not that of training,
+    or if a module was edited after its import. The code of its data source counts only if no
+    override replaces it.
     """
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None

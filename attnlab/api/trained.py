@@ -45,8 +45,9 @@ def load(
     accept_changed_code: bool = False,
 ) -> "Run":
     """Loads the trained run in a folder as a `Run`, with the parameters that were best on
-    validation, together with an ensemble of further runs and with changed settings, and warns of
-    code changed since training.
+    validation, together with an ensemble of further runs and with changed settings; raises
+    `UserError` if the user's code has changed since training, or only warns if
+    `accept_changed_code`.
 
     Args:
       workdir: the folder that `train` wrote, or a trial of a sweep.

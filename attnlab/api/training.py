@@ -154,9 +154,9 @@ class Training:
         self, began: float, on_step: OnStep | None = None, until: int | None = None
     ) -> Iterator[Outcome]:
         """A context that first trains to the end, to step `until` or to a signal, calling
-        `on_step(step, numbers)` after each step (if that fails: saves and raises `UserError`), and
-        then gives its block the `Outcome`: how training ended ("done", "diverged", ...) and at
-        which step; trackers follow until the block ends.
+        `on_step(step, numbers)` after each step and each evaluation (if that fails: saves and
+        raises `UserError`), and then gives its block the `Outcome`, how and at which step training
+        ended; trackers follow until the block ends.
 
         Args:
           began: when the command did, of `time.perf_counter`.
@@ -197,9 +197,10 @@ class Training:
 
     def steps(self) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Trains the run from where it stands and yields (step, its numbers by name) after each
-        step; training waits while the body of the loop is at work. Leaving the loop saves the run;
-        with a `training.lag` that is not 0 the steps that are under way then are trained and
-        recorded, and not yielded.
+        step, and again for an evaluation after it, (step, {"valid/...": score}); no step is
+        recorded while the body of the loop is at work, and leaving the loop saves the run. With a
+        `training.lag` that is not 0 the steps that are under way then are trained and recorded, and
+        not yielded.
 
         Raises:
           UserError: as `train`, also where the run cannot be saved as the loop is left (by `close`
@@ -285,7 +286,8 @@ def train(
     **options: Any,
 ) -> "trained.Run":
     """Trains a config to the end, or on from what its folder holds, calls `on_step(step, numbers)`
-    after each step, and returns the trained `Run` (see `load`).
+    after each step and each evaluation, and returns the trained `Run` (see `load`); raises
+    `UserError` if training diverges or is interrupted.
 
     Args:
       config, overrides, options: see `begin`.

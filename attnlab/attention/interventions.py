@@ -122,9 +122,10 @@ class Pass:
     def note(
         self, module: nn.Module, kind: str, value: jax.Array, **extras: jax.Array
     ) -> jax.Array:
-        """Records a value [B,H,T,D] under the name "<module path>/<kind>" in `places` and (with the
-        arrays `extras`) in `values`, and returns it after the `Change` of that name, if any; raises
-        UserError for a change that does not fit it.
+        """Records the shape of a value [B,H,T,D] as the `Place` "<module path>/<kind>" in `places`
+        (path_1, ... at later calls) and, outside of loops, the value and the arrays `extras` in
+        `values`, and returns it after the `Change` of that name, if any; raises UserError for a
+        change that does not fit it.
         """
         path, stepwise = "/".join(module.path), _trace() != self._trace
         count = self._calls[f"{path}/{kind}"]

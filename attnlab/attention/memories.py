@@ -218,7 +218,9 @@ def first_memory(
     positions: Where,
     **arrays: jax.Array,
 ) -> Grown:
-    """Creates the memory of a source, of the class `memory`, with room for `capacity` tokens.
+    """Creates the memory of a source, of the class `memory`, with the fields `arrays`, padded by
+    zeros to `capacity` slots (None: as many as tokens); raises ValueError if there are fewer slots
+    than tokens, or spare ones although each token has a position of its own.
 
     Args:
       memory: its class.

@@ -148,9 +148,10 @@ class Mixer(nn.Module):
         state: Any = None,
         micro: int = 1,
     ) -> tuple[jax.Array, Any]:
-        """Returns `context_of(values, state)`, a context and the next state; while maps are
-        recorded, also records the matrix A [B,H,Tq,Tk] with context = A values, computed by a
-        second call of `context_of` on the rows of the identity.
+        """Returns `context_of(values, state)`, a pair of a context and the next state; while maps
+        are recorded (unless the class declares "sensitivity" maps), also records the matrix A
+        [B,H,Tq,Tk] with context = A values, computed by another call of `context_of` on the rows of
+        the identity.
 
         Args:
           context_of: values [B,H,Tk,D] and a state to the context [B,H,Tq,D] and the next state;

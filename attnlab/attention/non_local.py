@@ -58,7 +58,10 @@ class ByNumber(Alignment):
     sums_to = "any"
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+        """Returns the weights [B,H,Tq,Tk]: each score divided by the number of keys that its query
+        may see (counted in `mask`, or `key_counts` of the view if given), 0 where the mask is
+        False. See `Alignment.__call__`.
+        """
         allowed = full_mask(mask, scores.shape[-1])
         counts = allowed.sum(axis=-1, keepdims=True) if view.key_counts is None else view.key_counts
         scores = widened(scores)
@@ -133,8 +136,8 @@ class Block(Gate):
 
     @nn.nowrap
     def _check(self, height: int, width: int) -> None:
-        """Checks that `pool` is at most the longer side of a map of this height and width, and that
-        score, alignment and kernel fit each other; raises UserError if not.
+        """Checks that `pool` is from 1 to the longer side of a map of this height and width, and
+        that score, alignment and kernel fit each other; raises UserError if not.
         """
         score, alignment = self.compared()
         chosen = {"score": score, "alignment": alignment, "kernel": self.kernel}

@@ -216,8 +216,8 @@ class Attention(Mixer):
         raise NotImplementedError
 
     def initial_history(self, memory: Any) -> Any:
-        """The `history` before the first look at a memory. It has the structure and the shapes of
-        every later one. None if no look depends on earlier ones.
+        """Returns the `history` before the first look at a memory, with the structure and the
+        shapes of every later one; None if no look depends on earlier ones, as in this base.
         """
         return None
 
@@ -228,8 +228,9 @@ class Attention(Mixer):
         return self.extend_pairs(memory, source, source, valid)
 
     def begin(self, rows: int, room: int, dtype: Any, window: int | None = None) -> Mixed:
-        """See `Mixer.begin`: an empty memory with `room` slots, or a ring of fewer under a window,
-        and the history before the first look.
+        """Returns the `Mixed` state before the first token: an empty memory for `rows` texts with
+        `room` slots, or a ring of `window` slots if that is fewer and the mechanism `forgets`, and
+        the history before the first look. See `Mixer.begin`.
 
         Args:
           rows, room, dtype: see `Mixer.begin`.
@@ -333,8 +334,8 @@ class Attention(Mixer):
 
     @nn.nowrap
     def side_by_side(self) -> int:
-        """How many vectors of the width of the source the context concatenates; 1 for one vector of
-        any width.
+        """Returns how many vectors of the width of the source the context concatenates, 1 for one
+        vector of any width; this base returns 1.
         """
         return 1
 

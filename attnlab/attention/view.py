@@ -193,8 +193,8 @@ class View:
         return valid if rules is None else valid & rules
 
     def mask(self, queries: int, keys: int, written: Where | None = None) -> jax.Array | None:
-        """The rule as a boolean array broadcastable to [B,H,Tq,Tk], or None if every pair is
-        allowed.
+        """Returns what the rule and the segments allow, whether tokens are padding or not, as a
+        bool array broadcastable to [B,H,Tq,Tk], or None if every pair is allowed.
 
         Args:
           queries: Tq.
@@ -206,8 +206,9 @@ class View:
         return look.allows(look.i, look.j)
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array | None:
-        """The rule for a block of queries at positions i and keys at j, [t] or [B,t] each: bool
-        broadcastable to [B,H,tq,tk]; None if all are allowed.
+        """Returns what the rule and the segments allow, whether tokens are padding or not, for a
+        block of queries at positions i and keys at j, [t] or [B,t] each, as a bool array
+        broadcastable to [B,H,tq,tk], or None if all pairs are allowed.
         """
         rule = self._rule
         return None if isinstance(rule, Everything) else rule.allows(i, j)

@@ -55,7 +55,9 @@ OTHERS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `analyse` to its parser."""
+    """Adds the flags of `analyse` to its parser: `--split`, `--examples`, `--conllu`,
+    `--coreference`, `--output`, `--accept-changed-code`.
+    """
     parser.add_argument("--split", default="valid", help="train, valid or test (default: valid)")
     add_number(parser, "--examples", 1, 100_000, "its first N (default: 100)", default=100)
     add_flags(parser, FLAGS)
@@ -63,9 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Analyses the run in `--workdir` on `--split`: writes `analysis.html`, `atlas.html` with
-    `maps.npz`, `heads.csv`, `costs.csv`, `costs.png` and `pruning.png` into `--output`, prints the
-    costs, notes on what does not apply, and the paths, and returns 0.
+    """Analyses the run in `--workdir` on `--split`: writes `analysis.html` and, for what the run
+    has, `atlas.html` with `maps.npz`, `heads.csv`, `costs.csv`, `costs.png` and `pruning.png` into
+    `--output`, prints the costs, notes on what does not apply, and the paths, and returns 0.
     """
     if arguments.split not in SPLITS:
         raise UserError(f"--split={arguments.split}; {nearest(arguments.split, SPLITS)}")

@@ -105,7 +105,8 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
 
 def _mixers(arguments: argparse.Namespace) -> "dict[str, Mixer]":
     """Builds the mixers of `--baseline` and `--mechanisms` with the fields of `--set` and returns
-    them by name, the baseline first; with "all", others that cannot be built are left out.
+    them by name, the baseline first; raises `UserError` for one that cannot be built (with "all"
+    leaves it out, unless it is the baseline) or a wrong `--set`.
     """
     from attnlab.api.costs import mixer
     from attnlab.mixers import MIXERS
@@ -146,8 +147,9 @@ def _value(text: str) -> object:
 
 
 def _about(arguments: argparse.Namespace) -> dict[str, object]:
-    """Returns the conditions of the measurement (title with device and passes, jax version, flags)
-    as a dict.
+    """Returns the conditions of the measurement as a dict: a title with device and passes, the
+    version of jax, whether gradients are taken, and the flags `width`, `rows`, `direction`, `set`
+    and `baseline`.
     """
     import os
 

@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Answers each line of `--input` or stdin (with `--score`, scores each pair) by the trained run
-    and writes the answers to `--output` or stdout; returns 0; raises `UserError` for flags that
-    conflict.
+    and writes the answers to `--output` or stdout, with `--stream` piece by piece; returns 0;
+    raises `UserError` for flags that conflict.
     """
     if arguments.stream and (arguments.score or arguments.output):
         flag = "score" if arguments.score else "output"

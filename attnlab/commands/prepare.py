@@ -34,8 +34,8 @@ _MIB = 2**20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `prepare` to its parser: the text to read, the vocabulary, the output
-    folder, the shard length and the number of processes.
+    """Adds the flags of `prepare` to its parser, such as the text to read, the vocabulary, the
+    output folder, the shard length and the number of processes.
     """
     parser.epilog = EPILOG
     add_flags(parser, {"--to=FOLDER": "where the shards go"}, type=Path, required=True)
@@ -103,8 +103,9 @@ class _Pace:
         self._before = time.perf_counter(), -1, 0
 
     def __call__(self, state: "Preparation") -> None:
-        """Updates the progress bar with the MiB of text read so far, and the pace since the call
-        before; the first call only stores where this command began.
+        """Updates the progress bar with the MiB of text read so far and the pace since its last
+        update, if at least one MiB more has been read since; the first call only stores where this
+        command began.
         """
         now = time.perf_counter()
         mib = state.bytes // _MIB
@@ -122,8 +123,8 @@ class _Pace:
 
 
 def _vocabulary(arguments: argparse.Namespace) -> "dict[str, object] | Vocabulary":
-    """Returns the vocabulary that the flags choose: settings to learn one, or a loaded one; raises
-    `UserError` if that is not found, or comes with flags for learning.
+    """Returns the vocabulary that the flags choose: a dict of settings to learn one, or a loaded
+    `Vocabulary`; raises `UserError` if that is not found, or comes with flags for learning.
     """
     from attnlab.data.shard_folder import INDEX, VOCABULARY
     from attnlab.data.vocabulary import KINDS, TOKENIZER, Vocabulary

@@ -31,7 +31,7 @@ CONFIGS: Mapping[str, str] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `preview` to its parser."""
+    """Adds the arguments of `preview` to its parser: the path of the data, and `--config`."""
     parser.add_argument("data", metavar="DATA", help="a file, a pattern in quotes, or a folder")
     parser.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config to train with")
 

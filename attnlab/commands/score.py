@@ -38,8 +38,8 @@ _OF_RUNS = ("ensemble", "config", "accept_changed_code")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `score` to its parser: the texts or the tasks of lm-eval to score, how long
-    texts are read, the output file, `--ensemble` and `--accept-changed-code`.
+    """Adds the flags of `score` to its parser, such as the texts or the tasks of lm-eval to score,
+    how many tokens are read at once, the output file, `--ensemble` and `--accept-changed-code`.
     """
     add = parser.add_argument
     help = "a text (several: each with the flag); with --target what stands before that"
@@ -254,9 +254,9 @@ def _as_file(results: Sequence[Record], form: str) -> bytes:
 
 
 def _summary(results: Sequence[Record]) -> Iterator[str]:
-    """Yields lines of text on scored records: one with the mean loss and perplexity of all texts
-    that are no candidates, and two with how often the likeliest candidate (in all, and per byte) is
-    the answer.
+    """Yields lines of text on scored records: one, if there are texts that are no candidates, with
+    their mean loss and perplexity (and bits per byte where known), and two, if candidates have
+    answers, with how often the likeliest candidate (in all, and per byte) is the answer.
     """
     if texts := [record for record in results if "choice" not in record]:
         tokens, nats = sum(len(x["tokens"]) for x in texts), -sum(x["log_prob"] for x in texts)

@@ -37,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def print_settings(path: str | None, overrides: Sequence[str]) -> None:
     """Prints a table of every setting of a config file with overrides (full name, value, default if
-    that differs, meaning), and a table of which parameters weight decay applies to.
+    that differs, meaning) and, if its optimizer has a rule for weight decay, a table of which
+    parameters that applies to.
 
     Raises:
       UserError: no config is named, or anything is wrong with it.
@@ -56,7 +57,8 @@ def print_settings(path: str | None, overrides: Sequence[str]) -> None:
 
 def decay_rows(config: Settings) -> Iterator[tuple[str, str, str]]:
     """Yields for each kind of parameters of a config's system, and for those with and without
-    weight decay, a row: the kind, "yes" or "no", the last parts of their paths.
+    weight decay, a row of three texts: the kind, "yes" or "no", and the last two parts of their
+    paths, with commas between.
     """
     import jax
 

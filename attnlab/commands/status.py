@@ -14,15 +14,15 @@ FLAGS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `status` to its parser: the folder of a sweep, and `--watch`."""
+    """Adds the arguments of `status` to its parser: the folder of a sweep, `--watch`, `--page`."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
     add_flags(parser, FLAGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the tables of a sweep (its trials, those that run, the best, and why some failed),
-    with `--watch` until all trials have settled; with `--page` writes `status.html` again and again
-    instead; returns 0.
+    """Prints the tables of a sweep (its trials, those that run, the best, and why some failed)
+    once; with `--watch` every 5 seconds, or as a live board on a terminal, until all trials have
+    settled; with `--page` writes `status.html` again and again instead; returns 0.
 
     Returns:
       0, whatever the states.

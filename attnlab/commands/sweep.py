@@ -153,8 +153,9 @@ def _experiment_file(inline: InlineExperiment | None, path: Path | None) -> Iter
 
 
 def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
-    """Returns the options of the sweep from the command line, with the slots of this machine or a
-    cluster request that has been checked.
+    """Returns the `SweepOptions` from the command line, with the slots of this machine or a cluster
+    request that has been checked; raises `UserError` for flags that do not go together, or without
+    SLURM or Ray where it is asked for.
 
     Raises:
       UserError: flags that do not go together, or no SLURM or Ray where it is asked for.
@@ -242,8 +243,9 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
 
 
 def print_plan(plan: Plan, directory: Path) -> None:
-    """Prints a plan: the table of its candidates, how budgets match, the (largest) number of
-    trials, and the smallest difference between variants that they can detect.
+    """Prints a plan: the table of its candidates (the names of the variants if a search has none
+    yet), how budgets match, the (largest) number of trials, and, for several variants, the smallest
+    difference to the baseline that its seeds can detect.
     """
     from attnlab.experiments.report import foresight
 

@@ -74,8 +74,8 @@ OF_PLAN = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `sweep` to its parser: the experiment, its folder, seeds, resources,
-    and options of SLURM and Ray.
+    """Adds the arguments of `sweep` to its parser, such as the experiment, its folder, seeds,
+    resources, and options of SLURM and Ray.
     """
     from attnlab.commands import session
 
@@ -104,8 +104,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that choose which trials run and with which resources and time limits, for
-    `sweep` and `work`.
+    """Adds the flags that choose which trials run, with which resources and time limits, and who
+    tracks them, for `sweep` and `work`.
     """
     add_number(parser, "--slots", 1, slots.MOST_SLOTS, SLOTS)
     add_flags(parser, OF_MACHINE)
@@ -130,8 +130,9 @@ def work_options(arguments: argparse.Namespace) -> WorkOptions:
 
 
 def seeds(listed: str | None) -> tuple[int, ...]:
-    """Parses `--seeds`: "0,1,2" gives these seeds, a single number N the seeds 0 to N - 1, None
-    gives ().
+    """Parses `--seeds` to a tuple: "0,1,2" gives these seeds, "7," the seed 7 alone, a single
+    number N (at most 1000) the seeds 0 to N - 1, None gives (); raises `UserError` for anything
+    else.
 
     Raises:
       UserError: neither a number of at least 1 nor whole numbers with commas between.

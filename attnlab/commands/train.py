@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def fit(config: str | Mapping[str, Any], arguments: argparse.Namespace, began: float) -> int:
-    """Trains a config (path or nested values) in `--workdir` by the flags of `train`, or with
-    `--dry-run` only prints what it will take; returns the exit code; `began` is the clock at the
-    command's start.
+    """Trains a config (path or nested values) in `--workdir` by the flags of `train` and, once
+    done, evaluates and reports it, or with `--dry-run` only prints what it will take; returns the
+    exit code; `began` is the clock at the command's start.
     """
     splits = ("train", "valid") if arguments.dry_run else SPLITS
     of_flags = arguments.workdir, splits, arguments.track, arguments.accept_changed_code

@@ -181,8 +181,9 @@ def _check_key_exists(node: ConfigNode, key: str, where: str) -> None:
 
 
 def _check_component(node: ConfigNode, key: str, value: object, where: str) -> None:
-    """Raises `UserError` unless `value`, at a `key` that selects a component, is a node that names
-    a component, or None where None is the default; `where` is its dotted name, for the message.
+    """Raises `UserError` unless `value`, at a `key` that selects a component, is a group of
+    settings (its name is not checked here), or None where None is the default; `where` is its
+    dotted name, for the message.
     """
     optional = fields(node.component).get(key, "") is None if node.component else False
     if not isinstance(value, ConfigDict) and not (value is None and optional):

@@ -108,7 +108,9 @@ def _keys(config: Mapping[str, object] | ConfigDict) -> Iterator[object]:
 
 
 def merge(*layers: Mapping[str, object] | ConfigDict) -> ConfigDict:
-    """Merges layers of settings to one config, each laid over those before it.
+    """Returns one `ConfigDict` of all layers of settings, each laid over those before it: groups
+    are merged at any depth, but one that names another component replaces the old one whole, and
+    any other value replaces what stood there.
 
     Groups of settings are merged, at any depth; any other value replaces what stood there. A group
     that names another component ("name") replaces it with all of its settings, and one that names
@@ -148,8 +150,9 @@ def _items(layer: Mapping[str, object] | ConfigDict) -> Iterable[tuple[str, obje
 
 
 def choose(name: str, table: Mapping[str, Choice], file: str, kind: str = "system") -> Choice:
-    """Returns the entry `name` of the `table` of a `file`, whose argument names it; `kind` is the
-    word for such entries in messages.
+    """Returns the entry `name` of the `table` of a `file`, whose argument names it; raises
+    `UserError`, with similar names, if there is none; `kind` is the word for such entries in
+    messages.
 
     Raises:
       UserError: there is none, with the near names.

@@ -46,9 +46,9 @@ def is_dotted_name(name: object) -> bool:
 
 
 def hits(root: ConfigNode, pattern: str, components: bool = False) -> list[str]:
-    """Returns the full names of the settings of a config that a pattern stands for; if
-    `components`, [] unless these are components of one table; else raises `UserError` if its first
-    part has a star, or if it stands for none or for settings of several kinds.
+    """Returns the full names of the settings of a config that a pattern stands for, or, if
+    `components`, [] where these are not components of one table; then raises `UserError` if its
+    first part has a star, or if it stands for none or for settings of several kinds.
 
     Raises:
       UserError: its first part has a star, it stands for none (with near names), or for settings

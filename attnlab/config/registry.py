@@ -317,8 +317,8 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
 
 
 def _description(value: object) -> str:
-    """Returns a phrase for messages on what a value is: "the class X", "the function f", "of type
-    int".
+    """Returns a phrase for messages on what a value is: "the class X", "the module m", "the
+    function f", or for any other "of type int".
     """
     if isinstance(value, type):
         return f"the class {value.__name__}"

@@ -40,8 +40,8 @@ def load(path_and_argument: str, overrides: Sequence[str], schema: type[Kind]) -
 def load(
     path_and_argument: str, overrides: Sequence[str] = (), schema: type[Node] | None = None
 ) -> Node:
-    """Reads a config file, completes it with defaults, applies overrides and returns the checked
-    settings; raises `UserError`.
+    """Reads a config file, or the stored config of a run, completes it with defaults, applies
+    overrides, checks it and returns the settings as an object of the schema; raises `UserError`.
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch", see `files.read_config_file`.
@@ -77,7 +77,8 @@ def prepare(
     schema: type[Node] | None = None,
 ) -> Node:
     """Completes a copy of a config with defaults, applies overrides, checks it and returns the
-    settings; raises `UserError`.
+    settings as an object of the schema; notes to the user what patterns set and a warm-up that it
+    shortens; raises `UserError`.
 
     The task comes first, since it decides which settings there are. Then component replacements
     (`system.attention=multihead`), outermost first, whatever their order in `overrides`; then all
@@ -189,7 +190,8 @@ def _replace_all(
     root: ConfigNode, overrides: Iterable[tuple[list[str], str]]
 ) -> set[tuple[str, ...]]:
     """Puts each component that an override (keys of its dotted name, text) names into the tree
-    below `root`, outermost first, and returns their dotted names, each as a tuple of keys.
+    below `root`, outermost first, and returns the set of their dotted names, each as a tuple of
+    keys; leaves other overrides aside.
     """
     replaced = set()
     last = {_slot(keys): text for keys, text in overrides}
@@ -241,9 +243,9 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
 
 
 def read_value(text: str, old: object, hint: Callable[[], object], where: str) -> object:
-    """Parses `text` into a value of the type of `old`, which it replaces, or else of a type that
-    the annotation which `hint()` gives allows; raises `UserError`, which names the setting `where`,
-    if it is none of them.
+    """Parses `text` as a value of the type of `old`, which it replaces, else of a type that the
+    annotation from `hint()` allows, else, where neither tells a type, as a Python literal or the
+    text itself; raises `UserError`, which names the setting `where`, if no type fits.
 
     int, float (also "3" and "1e-3"; finite), bool ("true", "false"), str, tuple ("16,32" or "(16,
     32)", its items of the type of the old ones); "None" where the old value is None or the

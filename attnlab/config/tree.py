@@ -255,9 +255,10 @@ def is_below(name: str, nodes: Iterable[str]) -> bool:
 
 
 def config_hash(config: Mapping[str, object] | Node, whole: bool = False) -> str:
-    """Returns 12 hex digits, the sha256 of the canonical JSON (sorted keys, no spaces) of a config
-    without what is `NEWER`, or of the `whole`, which manifests had before there was `NEWER`; the same
-    for lists and tuples.
+    """Returns the first 12 hex digits of the sha256 of the JSON of a config (sorted keys, no
+    spaces), without the settings in `NEWER` that have the value given there, or with them if
+    `whole`; lists and tuples count as the same. Manifests had the hash of the whole before there
+    was `NEWER`.
     """
     tree = to_dict(config)
     hashed = tree if whole else _hashed(tree)

@@ -14,8 +14,8 @@ def fitting_warmup(
     before: Mapping[str, Any], now: Mapping[str, Any], given: Iterable[str]
 ) -> int | None:
     """Returns the config file's `schedule.warmup` (steps), shortened in proportion and noted to the
-    user, if the user's `training.steps` are fewer than this warm-up, the schedule decays and the
-    user has not set the warm-up; else returns None.
+    user, if the user's `training.steps` are fewer than this warm-up, the file's are not, the
+    schedule decays and the user has not set the warm-up; else returns None.
 
     Args:
       before: settings by full names, as the file has them.

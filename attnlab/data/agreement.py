@@ -30,8 +30,8 @@ class Agreement(Sized):
     depth: int = 1
 
     def tagged(self, split: str) -> list[Sentence]:
-        """Draws the sentences of `split`, each with its tags and heads, all different and none in
-        two splits.
+        """Draws the sentences of `split` and returns them as a list of `Sentence`, each with its
+        words, tags and heads, all different and none in two splits.
         """
         draw = random.Random(f"agreement {self.seed} {split}")
         rows = self.apart(split, lambda: with_tags(grammar.sample(draw, self.depth)), _text, _text)
@@ -83,8 +83,9 @@ def _head(phrase: str, part: str) -> str:
 
 
 def _phrase_plurals(phrase: grammar.Phrase, origin: str) -> dict[str, bool]:
-    """Returns whether a noun phrase is plural, under its `origin`, and the `_clause_plurals` of its
-    relative clause.
+    """Returns a mapping of origins to whether what has this origin is plural: the noun phrase,
+    whose origin is `origin`, and all of the `_clause_plurals` of its relative clause, if it has
+    one.
     """
     relative = phrase.relative
     inner = _clause_plurals(relative, phrase.plural, f"{origin}.r") if relative else {}
@@ -92,8 +93,9 @@ def _phrase_plurals(phrase: grammar.Phrase, origin: str) -> dict[str, bool]:
 
 
 def _clause_plurals(clause: grammar.Clause, plural: bool, origin: str) -> dict[str, bool]:
-    """Returns whether the subject of a clause is plural (`plural`), under the `origin` of the
-    clause, and the `_phrase_plurals` of its object.
+    """Returns a mapping of origins to whether what has this origin is plural: `origin`, that of the
+    clause, to `plural`, whether its subject is, and all of the `_phrase_plurals` of its object, if
+    it has one.
     """
     inner = _phrase_plurals(clause.object, f"{origin}.o") if clause.object else {}
     return {origin: plural, **inner}

@@ -72,8 +72,8 @@ class AskedTexts(Dataset[Row]):
         return Counter(_answers(train))
 
     def encoded(self, rows: Sequence[Row], split: str) -> Split:
-        """Encodes the rows of a split as columns, with its fingerprint and the accuracy of the
-        baselines. See `Dataset.encoded`.
+        """Encodes the rows of a split and returns a `Split` with the columns "source" and "target",
+        its fingerprint and a dict of the accuracy of each baseline. See `Dataset.encoded`.
         """
         extra: Callable[..., Mapping[str, float]] = getattr(self.source, "guesses", lambda rows: {})
         baselines = {**guesses(self.prior, _answers(rows)), **extra(rows)}
@@ -122,8 +122,8 @@ def _answers(rows: Sequence[Row]) -> list[str]:
 
 
 def guesses(answers: Counter[str], expected: Sequence[str]) -> dict[str, float]:
-    """Returns the accuracy on the answers `expected` of two baselines: "chance", a uniform guess among
-    all `answers` of the training split, and "majority", its most frequent answer.
+    """Returns a dict of the accuracy on the answers `expected` of two baselines: "chance", a uniform
+    guess among all different `answers` of the training split, and "majority", its most frequent.
     """
     return {
         CHANCE: sum(answer in answers for answer in expected) / len(answers) / len(expected),

@@ -294,7 +294,7 @@ class Examples:
         )
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """Examples `rows` [b], every column as [b,...]; a row of -1 is padding in all of them."""
+        """Returns the examples `rows` [b] as a dict of every column, [b,...]; -1 gives padding."""
         return {name: column.block(rows, width) for name, column in self.columns.items()}
 
 

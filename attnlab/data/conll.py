@@ -135,7 +135,8 @@ class Columns(SplitFiles):
     @staticmethod
     def _cell(path: Path, line: Row, column: int) -> str:
         """Returns the cell of a line (its number and cells) in `column`, counted from 1, or from -1
-        as the last; raises `UserError` if the line has no such column or the cell is empty.
+        as the last; raises `UserError` if the line has no such column or only one, or if the cell is
+        empty.
         """
         number, cells = line
         if len(cells) < max(abs(column), 2):

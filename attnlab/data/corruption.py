@@ -108,8 +108,8 @@ class Spans:
 
     def columns(self, texts: np.ndarray, keys: Sequence[tuple[int, ...]], raw: int) -> Batch:
         """Corrupts each row of ids in `texts` [b,n], with noise drawn from the key of the row, and
-        returns "source" and "target", both int32 [b,width] and padded to the width that a text of
-        `raw` tokens takes.
+        returns a dict of "source" and "target", int32, each [b, its width for a text of `raw`
+        tokens] and padded; a row of fewer than 2 tokens is all padding.
 
         Ends of texts are left out, padding too; a row with fewer than 2 tokens is padding. `keys`:
         what the noise of each row depends on.

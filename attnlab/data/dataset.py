@@ -113,8 +113,8 @@ class Dataset(Generic[Row]):
         return True
 
     def learn(self, by_split: Mapping[str, Any]) -> Learned:
-        """Trains the vocabulary on the training texts, unless one is inherited, and returns what is
-        learned.
+        """Trains the vocabulary on the training texts, unless one is inherited, and returns a
+        `Learned` with it.
         """
         train = self.texts_of(by_split["train"])
         vocabulary = self.learned.target or Vocabulary.train(train, **self.settings.arguments)
@@ -162,20 +162,16 @@ class Dataset(Generic[Row]):
         initial_run: Path | None = None,
         **options: Any,
     ) -> Self:
-        """Returns the given splits of the source in the config node `data`, encoded with what
-        `workdir` has saved, an inherited vocabulary, or what is learned from the training split.
-
-        What is learned comes from `<workdir>/vocabulary/` if it is there. Else it is learned, on the
-        training split and nothing else; `save` keeps it. Nothing is written here. A vocabulary may
-        also be inherited, see `inherited_vocabulary`.
+        """Reads the given splits of the source in the config node `data` and returns an object of
+        this class with them, encoded with what `workdir` has saved in vocabulary/, else with an
+        inherited vocabulary or what is learned from the training split alone; writes nothing.
 
         Args:
           data: the config node of the source, `{"name": "files", "directory": ...}`.
           vocabulary: the config node of `VocabularySettings`, where there are texts.
           workdir: of the run.
-          splits: which to read; also read, but not returned, is "train" where something has to be
-            learned.
-          initial_run: a run whose vocabulary is taken instead of a learned one.
+          splits: which to return; "train" is also read where something has to be learned.
+          initial_run: whose vocabulary is taken, see `inherited_vocabulary`.
           options: further fields of the kind of data.
 
         Raises:
@@ -219,7 +215,7 @@ class Dataset(Generic[Row]):
         return dataclasses.replace(self, **changed)
 
     def stored(self, split: str) -> Split:
-        """Returns the rows, examples, fingerprint and `extra` of a loaded split."""
+        """Returns the rows, examples, fingerprint and `extra` of a loaded split as a `Split`."""
         parts = self.rows, self.examples, self.fingerprints, self.extra
         return Split(*(part.get(split) for part in parts))  # type: ignore[arg-type]
 

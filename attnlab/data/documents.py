@@ -71,8 +71,9 @@ class Corpus:
         return [sum(file.stat().st_size for file in _files_in(path)) for path in self.files]
 
     def fingerprint(self) -> dict[str, Any]:
-        """Returns the settings (unit, field, split) and each file's name, size in bytes and a
-        SHA-256 of its content (of the SHA-256 of its parts), as a dict for JSON.
+        """Reads all files and returns a dict for JSON of the settings (unit, field, split) and "files",
+        a list with the name, bytes and SHA-256 (of the hashes of its parts) of each, and, if any is
+        CSV or TSV, "table", True.
         """
         files = []
         for path, size in zip(self.files, self.sizes, strict=True):
@@ -149,7 +150,7 @@ class Corpus:
 def find(patterns: Sequence[str]) -> tuple[Path, ...]:
     """Returns the paths of the files that the paths and glob patterns in `patterns` match, in their
     order (matches of a pattern sorted, a folder that `datasets` saved as its files); raises
-    `UserError` if a pattern matches nothing or a file is named twice.
+    `UserError` for a pattern without a match, another folder that is no TFDS set, or a file twice.
 
     Raises:
       UserError: nothing is named so, a folder that is no prepared set, or a file named twice.

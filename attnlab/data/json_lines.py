@@ -49,9 +49,9 @@ class JsonLines(SplitFiles):
 def objects_of(
     path: Path, lines: Iterable[str] | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the JSON object of every line of a file that is not blank, with the line's name for
-    error messages; raises `UserError` for a line that is no object. `lines` are those of the file
-    where they are read already, one after another.
+    """Yields (the line's name for error messages, its JSON object) for every line of a file that is
+    not blank; raises `UserError` for a line that is no object. `lines` are those of the file where
+    they are read already, one after another.
     """
     for number, line in enumerate(read_lines(path) if lines is None else lines, 1):
         if line.strip():

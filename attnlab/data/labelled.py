@@ -62,8 +62,8 @@ class LabelledTexts(Dataset[Labelled]):
         return (text for texts, _ in train for text in texts)
 
     def encoded(self, content: Sequence[Labelled], split: str) -> Split:
-        """Encodes the labelled texts of a split as columns, by `encode` or, where labels are
-        numbers, by `answered`, with its fingerprint. See `Dataset.encoded`.
+        """Encodes the labelled texts of a split, by `encode` or, where labels are numbers, by
+        `answered`, and returns them as a `Split` with its fingerprint. See `Dataset.encoded`.
         """
         columns = encode if self.answer is None else functools.partial(answered, answer=self.answer)
         rows = ((*texts, label) for texts, label in content)

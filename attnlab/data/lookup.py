@@ -83,6 +83,6 @@ class Lookup(Sized):
         return list(self.apart(split, draw_text, lambda example: example[0][0]))
 
     def evidence(self, text: str) -> frozenset[int]:
-        """Returns the position of the pair whose key is the last word of the text."""
+        """Returns the set with the position, from 0, of the pair whose key is the text's last word."""
         *pairs, key = text.split()
         return frozenset(position for position, pair in enumerate(pairs) if pair[0] == key)

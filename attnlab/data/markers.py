@@ -49,7 +49,7 @@ class Markers(Sized):
         check_lengths(4, self.shortest, self.longest)
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Draws the texts of `split`, each with its label, such that no text is in two splits."""
+        """Draws the examples of `split` as ((text,), label), such that no text is in two splits."""
         draw = random.Random(f"markers {self.seed} {split}")
         return list(self.apart(split, lambda: self._draw_text(draw), lambda example: example[0][0]))
 

@@ -63,9 +63,9 @@ class Masking:
         return self.special.reserved[0]
 
     def __call__(self, tokens: np.ndarray, key: tuple[int, ...], rows: np.ndarray) -> Batch:
-        """Masks random tokens of rows [b,T], drawn from the key and the numbers `rows` [b], and
-        returns, all int32, "source" [b,T] (corrupted), "places" [b,P] (positions to predict,
-        ascending) and "target" [b,P] (the original tokens there, padded).
+        """Replaces random tokens of rows [b,T], drawn by key and row number (`rows` [b]), by the mask,
+        a random token or themselves; returns a dict of int32 arrays: "source" [b,T] (the result),
+        "places" [b,P] (their positions, ascending) and "target" [b,P] (the originals, padded).
 
         Args:
           tokens: [b,T].
@@ -95,7 +95,9 @@ class Masking:
         return {name: column.astype(np.int32) for name, column in batch.items()}
 
     def _mask_count(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns the number of tokens to mask in rows of these lengths, if they have as many."""
+        """Returns the number of tokens to mask in rows of these lengths: `rate` times the length,
+        rounded, at least 1 and at most `most` if that is not 0.
+        """
         counts = np.maximum(1, np.rint(self.rate * lengths))
         return np.minimum(counts, self.most) if self.most else counts
 
@@ -116,8 +118,8 @@ class Masked(Batches):
     """
 
     def __init__(self, batches: Batches, masking: Masking, seed: int, first: int) -> None:
-        """Stores the batches and the masking, and copies the note, counts and shapes of the
-        batches, the shapes one column wider for BOS.
+        """Stores its arguments, and copies the note, counts, epoch length and shapes of the batches,
+        the shapes one column wider for BOS.
         """
         self._batches, self._masking, self._seed, self._first = batches, masking, seed, first
         fields: dict[str, Any] = vars(batches)

@@ -162,8 +162,8 @@ class SentencePairs(ProcessBatches):
         return number if number < low else number + high - low
 
     def _filling(self, start: int, count: int) -> int:
-        """Returns the end (exclusive) of the run of sentences from `start` on that has `count`
-        tokens or ends with its document.
+        """Returns the end (exclusive) of the shortest run of sentences from `start` on that has at
+        least `count` tokens or ends with its document.
         """
         stop = int(np.searchsorted(self._document, self._document[start], "right"))
         totals = np.cumsum(self._long[start : min(stop, start + max(count, 1))])

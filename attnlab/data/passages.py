@@ -101,8 +101,8 @@ def read(vocabulary: Vocabulary, questions: Sequence[Question], units: Units) ->
 def _encode_by_word(
     vocabulary: Vocabulary, texts: Sequence[str]
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Encodes each text word by word and returns for each its ids, the number (from 1) of the word
-    that each id belongs to, and the characters [U,2] of the words.
+    """Encodes each text word by word and returns a list with a tuple for each text: its ids, for each
+    id the number (from 1) of its word, and the character ranges [U,2] of the words.
     """
     places = [cut(text) for text in texts]
     encoded = vocabulary.encode_words(
@@ -138,8 +138,8 @@ def encode(
     windows: Windows | None = None,
     units: Units = "words",
 ) -> Examples:
-    """Encodes questions with their passages as the columns "source", "types", "words", "span" and
-    "question", see above. Passages are whole if there are no `windows`.
+    """Encodes questions with their passages as `Examples` with the columns "source", "types",
+    "words", "span" and "question" of `to_examples`; passages are whole if there are no `windows`.
     """
     return to_examples(vocabulary, read(vocabulary, questions, units), questions, windows)
 
@@ -199,7 +199,7 @@ def unreachable(
 ) -> float:
     """Returns the share of the answerable questions, read as `rows`, for which no span of at most
     `MOST` tokens in one row or window gives a correct answer, in the text normalisation of SQuAD's
-    evaluation.
+    evaluation; 1 if no question is answerable.
     """
 
     def reached(row: Read, passage: str, text: str, begin: int) -> bool:

@@ -118,7 +118,7 @@ Log = Callable[[str], None]
 def prepare(folder: Path, job: Asked, processes: int, on_chunk: OnChunk, log: Log) -> Index:
     """Encodes the corpus of a job into shards and an index in `folder`, calls `on_chunk` after each
     chunk and returns the index; continues an unfinished folder, only checks a finished one, and
-    raises `UserError` for a folder of another job or in use.
+    raises `UserError` for one of another job or in use, or for bad text (and deletes its work).
 
     Args:
       folder: where; new, empty, or one that an earlier call has left.

@@ -104,8 +104,8 @@ class Rows:
         return self.columns.get(column, NAMES[column])
 
     def part(self, split: str) -> tuple[Sequence[str], str, Sequence[str], int, int]:
-        """Returns which rows are a split: possible names of its files (the first that exists
-        counts), a column ("" for none) and the values in it that select rows, and the first and
+        """Returns which rows are a split, as five values: possible names of its files (of which one
+        is to exist), a column ("" for none), the values in it that select rows, and the first and
         last percent of the rows; raises `UserError` for an impossible share.
         """
         of_all = self.files + ("" if self.files[-1:] in ("", "]") else SHARES[split])
@@ -122,8 +122,8 @@ class Rows:
 
     def rows(self, split: str, method: str) -> list[Record]:
         """Returns the rows of a split as (location, values by our names of the columns that
-        `method` needs); leaves out blank rows, and raises `UserError` for a row blank in part
-        (except `answers`) or no row. A list of no boxes, or of their categories, is not blank.
+        `method` needs); leaves out blank rows (no boxes, or none of their categories, are not
+        blank), and raises `UserError` for a row blank in part (except `answers`) or no row.
 
         Args:
           split: which.
@@ -217,8 +217,8 @@ class Rows:
         return [(in_line(row["source"]), in_line(row["target"])) for _, row in rows]
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Returns the one or two texts of each row with its label, in that white space as single
-        blanks.
+        """Returns a list with a pair for each row of a split: a tuple of its one or two texts,
+        stripped at both ends, and its label, with white space as single blanks.
         """
         rows = ([*map(str.strip, row.values())] for _, row in self.rows(split, "labelled"))
         return [(tuple(texts), in_line(label)) for *texts, label in rows]
@@ -241,9 +241,10 @@ class Rows:
         return sentences
 
     def questions(self, split: str) -> list[Question]:
-        """Returns the questions of a split with passages and (text, position) answers, from cells
-        in SQuAD's form or of a text, searched in the passage; a blank cell is no answer; raises
-        `UserError` for other cells or if an answer is not at its position.
+        """Returns the questions of a split as a list of `Question` (question, passage, answers as
+        (text, position)); answers come from cells in SQuAD's form or of a text, searched in the
+        passage (a blank cell: no answer); raises `UserError` for other cells or an answer not at
+        its position.
         """
         questions = []
         for where, row in self.rows(split, "questions"):

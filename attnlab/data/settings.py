@@ -117,7 +117,9 @@ class Buckets(Batch):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Returns these settings as arguments of `batching.TrainBatches`."""
+        """Returns size, unit, buckets and max_length by name, as arguments of
+        `batching.TrainBatches`.
+        """
         names = ("size", "unit", "buckets", "max_length")
         return {name: getattr(self, name) for name in names}
 

@@ -103,8 +103,8 @@ def digest(vocabulary: Vocabulary) -> str:
 
 
 def opened(folder: Path) -> Index:
-    """Reads and returns the index of a folder of shards; raises `UserError` unless its checksum is
-    right and all shard files exist with the right size.
+    """Reads and returns the index of a folder of shards; raises `UserError` unless there is an
+    index, its checksum is right, and all shard files exist with the right size.
 
     Raises:
       UserError: they are not, or there is no such folder.
@@ -142,7 +142,8 @@ def check_content(
     folder: Path, index: Index, numbers: Iterable[int], pieces: int, always: bool = False
 ) -> None:
     """Checks the hashes, ids and document ends in the files of these shards, except in files that
-    passed before and are unchanged since (unless `always`); raises `Changed` or `UserError`.
+    passed before and are unchanged since (unless `always`), and stores in the user's cache folder
+    which have passed; raises `Changed` or `UserError`.
 
     Files that have passed are remembered in the user's `cache_folder` by size, time of their last
     change in ns, and inode, and are not read again until one of these differs.

@@ -283,7 +283,8 @@ class Shards(SplitFiles):
 
     def _find_part(self, split: str) -> tuple[Path, Index, int, int]:
         """Returns the folder of a split, its index, and the first document of the configured part
-        and the one after its last; raises `UserError` if there is none.
+        and the one after its last; raises `UserError` if the folder cannot be opened or the part
+        has no document.
         """
         name, begin, end = part(split, getattr(self, split))
         folder = expanded(self.directory) / name

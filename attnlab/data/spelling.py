@@ -125,7 +125,8 @@ class Spelling(Sized):
 
 def pronounce(word: str) -> list[tuple[str, list[str]]]:
     """Cuts a word from left to right into groups of letters, each by the first rule that matches
-    there, and returns each with its phonemes; raises `ValueError` if no rule matches.
+    there, and returns a list of pairs (letters, list of their phonemes, which may be empty); raises
+    `ValueError` if no rule matches.
 
     Raises:
       ValueError: a letter that no rule knows.

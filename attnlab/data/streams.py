@@ -99,7 +99,10 @@ class Lanes(_Pieces):
         )
 
     def _pieces(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """See `_Pieces`; all rows are fresh at the first step of an epoch."""
+        """Returns four arrays [b] for the rows of this process at the step `number` of an epoch:
+        where in the ids each begins, where its lane ends, what is read before its first id (EOS at
+        the very first id, else `NONE`), and 1 in the first step of an epoch, else 0. See `_Pieces`.
+        """
         begin = self._begin + number * self._length
         end = np.minimum(self._begin + self._columns, len(self._ids))
         first = np.where(begin == 0, first_of("joined", self._special), NONE)
@@ -152,7 +155,10 @@ class Turns(_Pieces):
         )
 
     def _pieces(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """See `_Pieces`; a row is fresh where a text begins."""
+        """Returns four arrays [b] for the rows of this process at the step `number` of an epoch:
+        where in the ids each begins, where its text ends, what is read before its first id (BOS
+        where a text begins, else `NONE`), and 1 where a text begins, else 0. See `_Pieces`.
+        """
         fresh = self._fresh[:, number]
         first = np.where(fresh == 1, first_of("in_turn", self._special), NONE)
         return self._begin[:, number], self._end[:, number], first, fresh

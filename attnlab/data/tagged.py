@@ -139,7 +139,8 @@ def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
 
 
 def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[np.ndarray]]:
-    """Returns the ids of every word of every text; a word without a piece gets the unknown one.
+    """Returns for each text a list with the ids of each of its words, an array each; a word without
+    a piece gets the unknown id.
 
     A word behind another is cut as it is behind a blank, which matters to tokenizers that count
     the blank to the word.

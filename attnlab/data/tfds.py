@@ -46,7 +46,8 @@ class Tfds(Prepared):
         return 2 if self.target else 1
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """Reads the (source, target) texts of `split`, without pairs that have a blank side. Never
+        """Reads `split` and returns a list of (source text, target text); leaves out pairs with a
+        blank side, whose number it logs, raises `UserError` if no pair is left, and never
         downloads.
 
         Raises:

@@ -143,7 +143,7 @@ class Adopted(Vocabulary):
         return cls(saved["content"], settings, Special(**special), saved["size"], *options)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the file's content, special ids, size and chat template as a dict for JSON."""
+        """Returns content, special ids, size, and, if set, chat and `guarded` as a JSON dict."""
         names = ("pad", "bos", "eos", "unk")
         special = {
             name: list(value) if isinstance(value, tuple) else value

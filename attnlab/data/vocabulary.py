@@ -220,16 +220,16 @@ class Vocabulary:
         return list(self.normalize(text)) if char else _spaced(text, "word").split()
 
     def packed(self, texts: Iterable[str], front: Sequence[int] = ()) -> Packed:
-        """Encodes texts as one column of examples, each text with the ids `front` before it and EOS
-        at its end.
+        """Encodes texts as one column of examples (`Packed`), each text with the ids `front` before
+        it and EOS at its end.
         """
         begin, ids = np.array(front, np.int32), self.encode_stream(texts, end=(self.special.eos,))
         rows = (np.concatenate([begin, text_ids]) for text_ids in ids) if len(begin) else ids
         return Packed(rows, pad=self.special.pad)
 
     def encode_words(self, texts: Iterable[Sequence[str]]) -> list[list[np.ndarray]]:
-        """Encodes every word of every text on its own and returns its ids, the unknown id for a
-        word without a piece.
+        """Encodes every word of every text on its own and returns for each text a list with the ids
+        of each word, an array each; a word without a piece gets the unknown id.
         """
         texts, unknown = list(texts), np.array([self.special.unk or 0], np.int32)
         encoded = self.encode_stream(chain.from_iterable(texts))
@@ -304,7 +304,8 @@ class Vocabulary:
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
         """Loads the vocabulary saved at `path` and returns it; raises `UserError` if the file is
-        missing or its SHA-256 does not match.
+        missing, damaged (its SHA-256 does not match), or not readable by this version of
+        `tokenizers`.
 
         Raises:
           UserError: no such file, or one that is not what `save` wrote (truncated, edited, flipped

@@ -262,8 +262,9 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
 
 def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidates:
     """Returns for each sentence the (1 + E) K most probable continuations of its K hypotheses by a
-    token, best first: parent's slot, token, log P and past; from next-token `logits` [B*K,V] under
-    the rules of decoding. E, the number of ids that end texts, is usually 1.
+    token, best first (of a sentence that is done, log P is -inf): parent's slot, token, log P and
+    past; from next-token `logits` [B*K,V] under the rules of decoding. E, the number of ids that
+    end texts, is usually 1.
     """
     rows, beam = search.log_probs.shape
     normalizer = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)

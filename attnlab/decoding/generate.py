@@ -166,7 +166,9 @@ class Decoder:
     def _watched_search(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Hypotheses:
-        """As `search`, but hypotheses that have `ended` are not continued."""
+        """Returns the `Hypotheses` of greedy search or sampling on a batch, asking `ended` after
+        every token and continuing none that has ended; the arguments are those of `search`.
+        """
         *_, run = self._by_token(params, source, limits, indices)
         return self._compiled_finish(run)
 

@@ -39,7 +39,9 @@ class OnRows:
         self._program = functools.cache(self._compiled)
 
     def __call__(self, params: Any, *arrays: Any) -> Any:
-        """Returns `function(params, *arrays)`."""
+        """Returns `function(params, *arrays)`, compiled at the first call; where the parameters are
+        divided over a mesh, waits until the result is computed.
+        """
         mesh = mesh_of(params)
         result = self._program(mesh)(params, *arrays)
         # on a processor, programs of several devices that run at once may wait for each other for ever
@@ -148,8 +150,9 @@ def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _top_k(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """`lax.top_k`. The largest alone by reductions, which XLA divides over the devices of a mesh as
-    the rows are; it gathers all rows for `top_k`.
+    """Returns the k largest values of every row and their indices, as `lax.top_k` does; for k = 1
+    by reductions, which XLA divides over the devices of a mesh as the rows are, while it gathers
+    all rows for `top_k`.
     """
     if k > 1:
         return lax.top_k(values, k)

@@ -51,7 +51,7 @@ class Residual(nn.Module):
     dropout: float
 
     def setup(self) -> None:
-        """Creates the norms that the placement uses, the learned scale of "rezero", from 0, and
+        """Creates the norms that the placement uses, for "rezero" a learned scale (from 0), and
         dropout.
         """
         if self.placement not in ("rezero", "parallel"):
@@ -67,7 +67,8 @@ class Residual(nn.Module):
     ) -> jax.Array:
         """Computes [B,T,d] from x [B,T,d] by `function` (x to y of the same shape) with norm,
         dropout and residual connection in the order that `placement` says (no connection for
-        "none"); `valid` [B,T]: which tokens are real, for norms that need it.
+        "none", no norm for "rezero" and "parallel"); `valid` [B,T]: which tokens are real, for
+        norms that need it.
         """
         match self.placement:
             case "post":

@@ -40,8 +40,8 @@ class Fourier(WholeText):
     ) -> tuple[jax.Array, None]:
         """Computes the real part [B,T,d] of the Fourier transform of x [B,T,d] over channels and
         tokens, with padding in `view` over the real tokens alone; returns it and None, since there
-        is no state; raises UserError for a view with a rule, or with padding in too long a text.
-        See `WholeText.mix`.
+        is no state; raises UserError for a view with a rule or segments, or with padding in too
+        long a text. See `WholeText.mix`.
         """
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
         if self.is_collecting():

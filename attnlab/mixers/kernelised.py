@@ -152,7 +152,8 @@ class Kernelised(Attention):
     ) -> tuple[jax.Array, Running | None]:
         """Mixes x [B,T,d] under the causal rule by running sums of key features times values, from
         `state` on, or without a rule by `read`; returns y [B,T,d] and the new sums, a `Running`
-        (None without a rule); raises UserError for other rules. See `Mixer.mix`; y is 0 at padding.
+        (None without a rule); raises UserError for other rules and for segments. See `Mixer.mix`; y
+        is 0 at padding.
 
         Raises:
           UserError: another rule than the causal one, or several texts in a row.

@@ -239,9 +239,10 @@ class LSTMNLayer(nn.Module):
         first: LSTMState | None = None,
         other: Any = None,
     ) -> Reader:
-        """Creates the `Reader` before the first of `room` steps in `rows` texts: its memory has the
-        slots `past` of an earlier text if any, slot 0 (with content `first`, else zeros) if there
-        is such a slot, and capacity for the steps; `other` is for subclasses. See `__call__`.
+        """Creates the `Reader` before the first of `room` steps in `rows` texts: its memory has
+        slot 0 (`first`, else zeros if `origin` is "zeros", else no such slot), then the slots
+        `past` of earlier parts if any, and capacity for the steps; `other` is for subclasses. See
+        `__call__`.
         """
         last = LSTMState.zeros(rows, self.width, dtype)
         slots = Slots.empty(rows, 0, self.width) if past is None else past

@@ -54,7 +54,7 @@ class Nystrom(WholeText):
 
     def setup(self) -> None:
         """Checks heads, `landmarks`, `steps` and `taps` (raises UserError if they do not fit), and
-        creates the projections and the filter of neighbours.
+        creates the projections and, unless `taps` is 0, the filter of neighbours.
         """
         head_width("nystrom", self.width, self.heads)
         at_least(1, "nystrom", landmarks=self.landmarks, steps=self.steps)
@@ -70,8 +70,8 @@ class Nystrom(WholeText):
 
     def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
         """Computes Nystroem-approximated softmax attention of whole texts x [B,T,d], real at `real`
-        [B,T], to [B,T,d], through the means of segments of queries and keys (landmarks), plus a
-        learned sum of neighbouring values. See `WholeText.mix_text`.
+        [B,T], to [B,T,d], through the means of segments of queries and keys (landmarks), plus,
+        unless `taps` is 0, a learned sum of neighbouring values. See `WholeText.mix_text`.
         """
         size = self.width // self.heads
         q, k, v = (
@@ -95,8 +95,9 @@ class Nystrom(WholeText):
 
 
 def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
-    """Divides the real tokens [B,T] of each row into m = `number` equal segments, and returns the
-    matrix [B,m,T] that computes their means, and which segments hold a token [B,m].
+    """Divides the real tokens [B,T] of each row into m = `number` segments of nearly equal size,
+    and returns two arrays: the matrix [B,m,T] that computes their means, and which segments hold a
+    token, bool [B,m].
     """
     kind = widened(jnp.zeros(())).dtype
     count = jnp.maximum(real.sum(axis=1, keepdims=True), 1)

@@ -100,7 +100,8 @@ class Reformer(Mixer):
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Hashed]:
         """Mixes x [B,T,d] by attention to tokens of the same hash bucket (a whole text in sorted
         chunks, or a piece against the memory `state`), and returns y and the memory; raises
-        UserError for rules but the causal one. See `Mixer.mix`; y is 0 at padding.
+        UserError for segments, rules but the causal one, and a `state` without it. See `Mixer.mix`;
+        y is 0 at padding.
 
         Raises:
           UserError: another rule than the causal one, or several texts in a row.
@@ -148,8 +149,8 @@ class Reformer(Mixer):
 
     def in_chunks(self, q: jax.Array, v: jax.Array, buckets: jax.Array, causal: bool) -> jax.Array:
         """Computes attention of a whole text, [B,H,T,D], with shared queries and keys q and values
-        v, within chunks of tokens sorted by their `buckets` [B,H,T,r], united over all r rounds;
-        `causal`: a token sees none after it.
+        v, of each token to those of its bucket in its own and the previous chunk of tokens sorted
+        by `buckets` [B,H,T,r], united over all r rounds; `causal`: a token sees none after it.
 
         Args:
           q, v: [B,H,T,D]; keys are queries of length 1.

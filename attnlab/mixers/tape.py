@@ -28,8 +28,9 @@ Step = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 def taped(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[Any, Any, Memory]:
-    """Runs all steps of a loop that writes a tape: the states of all of them [T,...], the last one,
-    and the last tape. For its gradients the tape is kept once and every step is computed again.
+    """Runs all steps of a loop that writes a tape, and returns three things: the states after every
+    step [T,...], the last state, and the last tape; for its gradients the tape is kept once and
+    every step is computed again.
 
     Reverse mode only: forward-mode derivatives do not work through it, JAX refuses with a
     TypeError.

@@ -157,8 +157,8 @@ class TttLinear(Stateful):
     ) -> tuple[jax.Array, Any]:
         """Trains the inner model by gradient descent on the examples `steps`, mini-batch by
         mini-batch from the weights in `state` (`at_start`: these are the first), at tokens that are
-        `valid` [B,T]; returns its outputs [B,H,T,D] for the queries and the new weights. See
-        `Stateful.recurrence`.
+        `valid` [B,T]; returns its outputs [B,H,T,D] for the queries and the next `Learner`
+        (weights, and sums of the open mini-batch). See `Stateful.recurrence`.
         """
         assert isinstance(steps, LearningSteps)
         norm = LayerNorm(EPSILON, use_scale=False, use_bias=False, parent=None)

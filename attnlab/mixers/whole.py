@@ -47,7 +47,9 @@ class WholeText(Mixer):
     def mix(
         self, x: jax.Array, view: View = EVERYTHING, state: Any = None
     ) -> tuple[jax.Array, None]:
-        """See `Mixer.mix`; y is 0 at padding.
+        """Mixes whole texts x [B,T,d] by `mix_text`; returns a pair of y [B,T,d], 0 at padding
+        (where `view.valid` is False), and None, since there is no state; raises UserError for a
+        rule or segments. See `Mixer.mix`.
 
         Raises:
           UserError: the view has a rule, or several texts share a row.

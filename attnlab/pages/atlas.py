@@ -170,9 +170,9 @@ def _check(examples: Sequence[AtlasExample]) -> None:
 
 
 def encode_weights(weights: np.ndarray) -> tuple[float, bytes]:
-    """Returns the largest absolute weight of one head and its weights [Tq,Tk] as 16-bit codes on a
-    logarithmic scale, little-endian bytes, with a relative error of at most `ERROR`, but 0 for
-    weights below `FLOOR` of the largest.
+    """Returns a pair: the largest absolute weight of one head, and its weights [Tq,Tk] as 16-bit
+    codes on a logarithmic scale, little-endian bytes, with a relative error of at most `ERROR`, but
+    0 for weights below `FLOOR` of the largest.
 
     Args:
       weights: [Tq,Tk], finite.
@@ -251,9 +251,9 @@ def _page(title: str, examples: Sequence[AtlasExample], meanings: Mapping[str, s
 def _described(
     part: AtlasMap, largest: list[float], texts: dict[tuple[str, ...], int], row: int
 ) -> dict[str, Any]:
-    """Returns a map without its weights as a dict for JSON: names and statistics, the `largest`
-    weight of each head, `row` of its first head in the table, and the numbers of its two lists of
-    tokens in `texts`, where new lists are added.
+    """Returns a dict for JSON that describes a map without its weights, such as its name, kind and
+    statistics (None for NaN), the `largest` weight of each head, `row` of its first head in the
+    table, and the numbers of its two lists of tokens in `texts`, where new lists are added.
     """
     queries, keys = (
         texts.setdefault(tuple(side), len(texts)) for side in (part.queries, part.keys)

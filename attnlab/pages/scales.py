@@ -31,9 +31,9 @@ class Scale:
     def over(
         cls, values: Iterable[float], begin: float, end: float, *, log: bool | None = None
     ) -> "Scale":
-        """Returns an axis from position `begin` to `end` of the picture that shows all `values`
-        with some space beside them; it is logarithmic if `log` (None: if largest / smallest is at
-        least `WIDE`) and all values are above 0.
+        """Returns an axis from position `begin` to `end` of the picture that shows all `values` (0
+        to 1 if there are none) with some space beside them; it is logarithmic if `log` (None: if
+        largest / smallest is at least `WIDE`) and all values are above 0.
 
         Args:
           values: finite; without any the axis goes from 0 to 1.
@@ -84,8 +84,8 @@ class Scale:
         return [place * step for place in range(first, last + 1)]
 
     def _powers(self, most: int) -> list[float]:
-        """Returns at most `most` ticks of a logarithmic axis: 1, 2 and 5 (or 1 and 3) times powers
-        of ten, powers of ten alone, or every k-th of them.
+        """Returns the numbers at which a logarithmic axis has ticks, at most `most`: 1, 2 and 5 (or
+        1 and 3) times powers of ten, powers of ten alone, or every k-th of them.
         """
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         alone = (((1,), step) for step in range(1, last - first + 2))

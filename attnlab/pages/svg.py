@@ -64,8 +64,8 @@ class Chart:
         names: bool = False,
     ) -> None:
         """Computes both axes so that they show all values `x` and `y` (`x_log`, `y_log`: on a
-        logarithmic scale), and draws the grid and the axis labels; `names` leaves space for names
-        on the right.
+        logarithmic scale; None: `Scale.over` decides), and draws the grid and the axis labels;
+        `names` leaves space for names on the right.
 
         Args:
           title: above the picture, and what a screen reader calls it.
@@ -170,7 +170,9 @@ class Chart:
         return "\n".join([head, title, *self._parts, "</svg>"])
 
     def _grid(self) -> list[str]:
-        """Returns the SVG elements of the grid lines, the two axes and the numbers at the ticks."""
+        """Returns a list of three SVG elements as text: the grid lines, the axes (one path), and
+        the group of the numbers at the ticks.
+        """
         across = [(_short(self.y(value)), text) for value, text in self.y.ticks()]
         left, right, bottom = _short(_LEFT), _short(self.x.end), _short(HEIGHT - _BOTTOM)
         lines = "".join(f"M{left} {y}H{right}" for y, _ in across) + "".join(
@@ -236,8 +238,9 @@ def _meet(a: tuple[float, float, float, float], b: tuple[float, float, float, fl
 
 
 def _apart(places: Sequence[float], least: float, most: float) -> list[float]:
-    """Returns the sorted heights `places`, moved so that neighbours are a line of text apart,
-    within `least` and `most` if there is space.
+    """Returns the sorted heights `places`, moved so that neighbours are at least a line of text
+    apart, from `least` to `most`; where they are too many for that, the first ones get less than
+    `least`.
     """
     moved: list[float] = []
     for place in places:

@@ -59,9 +59,9 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
 
 
 def _join(member: Member, address: str, neighbours: int) -> None:
-    """Connects this process to JAX's coordinator at `address`, with the devices of
-    JAX_LOCAL_DEVICE_IDS if that is set, else with one if several processes of the group run on its
-    host (`neighbours`) and a launcher counts them, else all; raises `UserError` if that fails.
+    """Connects this process to JAX's coordinator at `address` (sets `no_proxy` for it), with the
+    devices of JAX_LOCAL_DEVICE_IDS if set, else with one if several processes of the group run on
+    its host (`neighbours`) and a launcher counts them, else all; raises `UserError` if that fails.
     """
     import jax
 

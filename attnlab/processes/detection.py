@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
     """Detects from flags (`argv`), environment and JAX whether this process is one of several, and
     returns its `Member`, or None if it works alone; raises `UserError` if the flags are wrong or
-    incomplete, or process 0 cannot be found.
+    incomplete, or process 0 cannot be found; may print a note.
 
     Args:
       argv: a command line; other flags are ignored.

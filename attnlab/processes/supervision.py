@@ -83,7 +83,8 @@ class Group:
 
     def _decide(self, worker: Worker) -> int:
         """In process 0: waits for ends of processes, decides which one is the cause, sends it to
-        all others, kills its own worker and reports; returns the exit code.
+        all others, kills its own worker, and prints or raises the error, if any; returns the exit
+        code.
         """
         ends: dict[int, End] = {}
         deadline = math.inf
@@ -119,7 +120,8 @@ class Group:
 
     def _follow(self, worker: Worker) -> int:
         """In every other process: sends process 0 the end of the own worker, waits for process 0 to
-        announce the end of all, or to vanish, and returns the exit code.
+        announce the end of all, or to vanish (then process 1 kills its worker and prints an error),
+        and returns the exit code.
         """
         while heard := self._next_end(worker):
             index, end = heard

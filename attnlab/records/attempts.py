@@ -94,9 +94,9 @@ class Attempt:
         return attempt
 
     def begin(self) -> None:
-        """Appends the record "start", with this process's id, its host and the newest saved step (0
-        without any), to the run's `events.jsonl` and starts the clock; does nothing if that is done
-        already.
+        """Appends the record "start", with this process's id, its host, the fields given as `use`,
+        and the newest saved step (0 without any), to the run's `events.jsonl` and starts the clock;
+        does nothing if that is done already.
         """
         if self.began is not None:
             return
@@ -185,8 +185,8 @@ def spent(records: Sequence[Mapping[str, Any]]) -> float:
 
 def last_word(records: Sequence[Mapping[str, Any]]) -> tuple[State, int, str]:
     """Returns state, last step and message of a run on which no process works, from its event
-    records: "pending" without any, "interrupted" if its last attempt has no "end", with the message
-    of a "stop" if it had one.
+    records: those of its last "end", but "pending" without any record, and "interrupted" if its
+    last attempt has no "end", with the message of a "stop" if it had one.
 
     A last attempt without an end has died, at whatever moment: "interrupted", at the last step that
     it told of.

@@ -20,8 +20,8 @@ _KEPT = (ITEMS, "metrics.jsonl", "valid.json")
 
 def write_results(workdir: Path, results: str, texts: Mapping[str, str] | None = None) -> None:
     """Writes into a run's folder the files `texts` (text by file name), then `digests.json` with
-    the SHA-256 of each of the run's records by file name, and last `results.json` with the text
-    `results`.
+    the SHA-256 of each of the run's records that exists, by file name, and last `results.json` with
+    the text `results`.
 
     Args:
       workdir: of the run; its other records are there.
@@ -40,7 +40,8 @@ def write_results(workdir: Path, results: str, texts: Mapping[str, str] | None =
 
 def altered_records(workdir: Path) -> list[str] | None:
     """Returns the file names of a run's records whose SHA-256 differs from that in its
-    `digests.json`, or None if that file does not exist (a run not scored, or of an older version).
+    `digests.json`, lost files included, or None if that file does not exist (a run not scored, or
+    of an older version).
 
     Raises:
       UserError: `digests.json` is damaged.

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 _DEEPEST = 64  # levels of nesting; records have under ten
 _LARGEST = 2**64  # beyond any count, seed or time
+_NO_LIMIT = int(1e30)  # of a tokenizer's longest text, as transformers writes it
 _SHOWN = 40  # characters of a wrong value
 
 
@@ -37,7 +38,7 @@ class Damaged(ValueError):
 def _whole(digits: str) -> int:
     """Returns the int of a text of digits; raises Damaged if it is too large to belong in a record."""
     value = int(digits)
-    if abs(value) >= _LARGEST:
+    if abs(value) >= _LARGEST and value != _NO_LIMIT:
         raise Damaged(f"{digits[:_SHOWN]}... is larger than any number that belongs here")
     return value
 
@@ -68,8 +69,8 @@ _STRICT = json.JSONDecoder(
 
 def parsed(text: str | bytes, *, strict: bool = False) -> Any:
     """Parses a JSON text (UTF-8 if bytes) and returns its value; `strict` refuses NaN, Infinity and
-    repeated keys and skips a byte order mark; raises Damaged for no JSON, deep nesting or huge
-    integers.
+    repeated keys and skips a byte order mark; raises Damaged for no JSON, deep nesting, integers
+    beyond 2^64 (but the 10^30 by which transformers says "no limit") or half a character.
 
     Args:
       text: one value.
@@ -159,8 +160,9 @@ def _fit_fields(
     value: Any, kind: Any, required: Mapping[str, bool], where: str, *, allow_unknown: bool
 ) -> dict[str, Any]:
     """Returns the members of the JSON object `value` by name, converted to the field types of the
-    class `kind`; raises Damaged, with the position `where`, if a field that is True in `required`
-    is missing or, unless `allow_unknown`, a member is no field.
+    class `kind`; raises Damaged, with the position `where`, if `value` is no object, a member does
+    not fit, a field that is True in `required` is missing or, unless `allow_unknown`, a member is
+    no field.
     """
     if not isinstance(value, dict):
         _refuse(value, kind, where)

@@ -98,8 +98,8 @@ class RunLock:
 
     def __init__(self, workdir: str | Path, later: bool = False, purpose: str = "") -> None:
         """Takes the lock `<workdir>/.lock` (the folder is made if absent) or raises `Held`, writes
-        this process's record, with `purpose`, into it, and, unless `later`, raises `Unlocked` if a
-        process of another machine has it too.
+        this process's record, with `purpose`, into it; unless `later`, calls `prove`, which may
+        wait, and raises `Unlocked` if a process of another machine has it too.
         """
         self._workdir, self._path = workdir, Path(workdir) / ".lock"
         try:

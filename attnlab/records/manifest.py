@@ -104,8 +104,9 @@ class Manifest:
         command: Sequence[str] | None = None,
         own_code: Record | None = None,
     ) -> "Manifest":
-        """Builds the manifest of a run that this process begins: its config, versions of code and
-        packages, devices, data and command line.
+        """Builds the manifest of a run that this process begins: the given config, devices, data,
+        command line and record of own code, and what it finds out: the config's hash, the code's
+        commit, versions of packages and Python, the platform and the time.
 
         Args:
           config: nested mapping of JSON values, or settings.
@@ -187,7 +188,7 @@ class Manifest:
 
     def check_vocabulary(self, workdir: str | Path) -> None:
         """Raises `Changed` if a vocabulary file in `workdir` (this manifest's) is not the one with
-        which the run was trained.
+        which the run was trained; files that are lost, damaged or not in the record pass.
 
         One that is lost or damaged is for the task to miss.
         """

@@ -47,8 +47,9 @@ class Source:
 
 
 def module_names(config: Any) -> Iterator[str]:
-    """Yields the names of the modules to which dotted paths (`module:Attribute`) in a config refer,
-    at any depth.
+    """Yields the names of the modules that texts `module:Attribute` in a config name, at any depth:
+    below a key such as "name" all of them, elsewhere only the user's own modules with that word in
+    their source; repeats stay.
 
     Below a key of `_NAMES` every `module:Attribute` is one, for its package may only hand it on;
     elsewhere it must be a word of that module's text too, for a setting may only look like one.
@@ -80,9 +81,9 @@ def _quoted_module(text: str) -> Iterator[str]:
 
 
 def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
-    """Returns a dictionary from module name to `Source` of the user's own modules among `names`,
-    their packages and all own modules that these import, and the set of all names looked up;
-    imports nothing.
+    """Returns a pair: a dictionary from module name to `Source` of the user's own modules among
+    `names`, their packages and all own modules that these import, and the set of all names looked
+    up; imports nothing.
     """
     sources: dict[str, Source] = {}
     foreign: set[str] = set()
@@ -134,8 +135,9 @@ def locate(name: str) -> tuple[Path | None, Sequence[str] | None]:
 
 def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
     """Yields the dotted names that the source `content` of the module `name` (a `package` or not)
-    imports: by statements anywhere in it, by `import_module` or `__import__` calls with a quoted
-    name, and by quoted paths `module:word`; nothing if it is not valid Python.
+    imports ("a.b" for `from a import b`): by statements anywhere in it, by `import_module` or
+    `__import__` calls with a quoted name, and by quoted paths `module:word`; nothing if it is not
+    valid Python.
     """
     try:
         tree = ast.parse(content)

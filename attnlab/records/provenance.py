@@ -98,8 +98,9 @@ class Code:
         return {name: source.sha256 for name, source in self.modules.items()}
 
     def record(self) -> Record:
-        """Returns a `Record` of this code for a manifest: "modules" and "files", each by name with
-        path and hash, and an empty list "accepted" of accepted changes.
+        """Returns a `Record` of this code for a manifest: "modules", by name with path, hash and
+        place of the copy, "files", by name with path and hash, and an empty list "accepted" of
+        accepted changes.
         """
         modules = {
             name: _entry(source, f"{FOLDER}/{source.copy}") for name, source in self.modules.items()
@@ -126,9 +127,9 @@ class Code:
 
 
 def code(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
-    """Returns a `Code` with the content of the user's own modules that `configs` name, of the
-    files from which the settings were read (JSON left out), and of all own modules that either
-    imports.
+    """Returns a `Code` with the content of the user's own modules that `configs` name, of the files
+    from which the settings were read (JSON left out), and of all own modules that either imports;
+    `accept`, whether the user accepts changes, is stored in it.
 
     Args:
       configs: resolved, as nested mappings.
@@ -271,8 +272,9 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
 
 
 def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
-    """Returns, by module, how the user's code changed since a run's first step: first and last
-    hash, and the steps after which changes were accepted; {} without changes.
+    """Returns a mapping from each module of the user's that changed since a run's first step to a
+    mapping with its first and last hash ("was", "now", first digits) and the list of steps after
+    which changes were accepted ("after_steps"); {} without changes.
 
     Module to "was" and "now", the first digits of its first and its last hash, and "after_steps":
     the last one before each change that was accepted for training; without any it was trained with
@@ -294,8 +296,9 @@ def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
 
 
 def accept(record: Record, code: Code, folder: Path, step: int | None = None) -> Record:
-    """Writes copies of the changed modules below `folder`/code, and returns the record updated to
-    this code, with an entry on who accepted the change after which `step`.
+    """Writes copies of the changed modules below `folder`/code, and returns a new record (not
+    written to disk), updated to this code, with an entry on who accepted the change after which
+    `step`.
 
     Args:
       record: of what is in `folder`.

@@ -76,8 +76,9 @@ class Metrics:
 
     def rewind(self, step: int | None, extent: Mapping[str, Any] | None = None) -> None:
         """Removes from `metrics.jsonl`, before a resumed run writes, all records after `step` (all
-        records if None) and an incomplete last line; raises UserError unless the remainder has the
-        size and SHA-256 in `extent` (None: not compared). It is one atomic replacement.
+        records if None) and an incomplete last line; raises UserError for a line that is no record,
+        or if the remainder has another size or SHA-256 than `extent` (None: not compared). It is
+        one atomic replacement.
 
         `None` (nothing was restored) drops everything. TensorBoard is told to forget the same
         steps.
@@ -159,8 +160,8 @@ class Metrics:
         self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]
     ) -> bytes:
         """Appends a record of the fields `head` (with "step") and `values` to `file` as one JSON
-        line, writes the numbers of `values` as TensorBoard scalars `group/name` too, and returns
-        the line.
+        line, writes the numbers of `values` as TensorBoard scalars `group/name` too if TensorBoard
+        is on, and returns the line.
         """
         # `item` makes a Python number of a numpy or jax scalar without changing its value.
         plain = {

@@ -56,8 +56,8 @@ class Events:
 
     def _append(self, **fields: Any) -> None:
         """Appends an event with these fields (say `step` and `summary`), and the time now, to the
-        event file; creates the file first, with its version and the step from which older files are
-        hidden, if it is not open.
+        event file; creates the file first, with its version and, after `forget_from`, the step from
+        which older files are hidden, if it is not open.
         """
         from tensorboardX.proto.event_pb2 import SessionLog
 

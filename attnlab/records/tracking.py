@@ -56,8 +56,8 @@ class Tracking:
     @classmethod
     def choose(cls, directory: Path, flag: str | None) -> "Tracking":
         """Returns the `Tracking` of the trackers that `flag`, the text of `--track`, names, or, if
-        it is None, those stored in the folder, if any; raises UserError for a tracker that does not
-        exist or is not installed, or an address with a user or a password.
+        it is None, those stored in the folder, if any; raises `UserError` for a tracker that does
+        not exist or is not installed, or an address that is wrong or has a user or a password.
 
         Raises:
           UserError: no such tracker or address, one that is not installed, or an address with a
@@ -80,8 +80,8 @@ class Tracking:
     def beside(self, directory: Path) -> Iterator[None]:
         """A context that stores the choice of trackers in `directory` (an empty one only over an
         earlier one) and, until its block ends, runs a process for each chosen tracker that sends
-        it the records written to the folder. At the end of the block they get the remaining
-        records.
+        it the records written to the folder; at the end of the block it waits, up to a limit, while
+        they send the rest.
         """
         if self.to or (directory / FILE).exists():
             write_atomic(directory / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")

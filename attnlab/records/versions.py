@@ -23,7 +23,8 @@ class _Versioned(TypedDict):
 
 def versioned(text: str | bytes, newest: int, where: object) -> dict[str, Any]:
     """Parses the JSON object `text` and returns its fields, with "version" 1 if that is absent;
-    raises UserError, with `where` in the message, unless the version is from 1 to `newest`.
+    raises `UserError`, with `where` in the message, unless the version is from 1 to `newest`, and
+    `Damaged` if it is no object.
 
     Raises:
       Damaged: it is no object.

@@ -140,9 +140,9 @@ class Auxiliary:
         second: jax.Array | None = None,
         numbers: Numbers | None = None,
     ) -> tuple[jax.Array, dict[str, Any]]:
-        """Returns the weighted penalties plus the loss of sampled choices of a pass, to be added to
-        the summed loss, and by name the single sums to report, from what the pass `collected`;
-        `source` and `target` are masks of real tokens.
+        """Returns two things: the weighted penalties plus the loss of sampled choices, a number to
+        add to the loss of a pass, and a dict of the unweighted sums to report (if choices are
+        trained, with the dict "tracked"); `source` and `target` mask real tokens.
 
         Args:
           collected: what the pass put into `collections`.
@@ -229,9 +229,9 @@ class Auxiliary:
     def _choice_loss(
         self, node: Reinforce, episode: reinforce.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns the loss term, summed over rows, that trains the sampled choices of an episode by
-        the settings `node`, and by step the sums of "rewards" and the numbers of "rows", by which
-        `baseline` can be moved.
+        """Returns two things: the loss term, summed over rows, that trains the sampled choices of
+        an episode by the settings `node`, and a dict of sums "rewards" and numbers "rows", arrays
+        as long as `baseline`, by step or for whole texts, by which it can be moved.
         """
         rewards = (reinforce.to_go if node.reward == "to_go" else reinforce.total)(episode)
         choices = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already

@@ -169,7 +169,8 @@ class Task(Shown, Generic[Config, Data, Model]):
     @classmethod
     def load(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Self:
         """Reads the data of `splits` and returns the task, with long examples treated as
-        `batch.longer` says; `workdir` is the run whose saved files are used (None for a new run).
+        `batch.longer` says; `workdir` is the run whose saved files are used (None for a new run);
+        raises `UserError` if they are lost, or config or data do not fit.
 
         Raises:
           UserError: a bad config, unreadable data, examples longer than the system can score, a
@@ -226,8 +227,8 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.traced_init.out_info
 
     def init(self, key: jax.Array) -> Params:
-        """Draws float32 parameters; `tokens.with_output_bias` sets the output bias if the task has
-        `target_ids`.
+        """Draws float32 parameters from `key`; the output bias is that of `with_output_bias` (the
+        log frequencies of targets where the config asks for them) if the task has `target_ids`.
         """
         params: Params = self.system.init(key, *self.init_inputs())["params"]
         if (targets := self.target_ids()) is None:
@@ -259,9 +260,10 @@ class Task(Shown, Generic[Config, Data, Model]):
         carried: Tree = None,
         numbers: Numbers | None = None,
     ) -> Loss:
-        """Returns the summed training loss of a batch, with label smoothing, dropout and the terms
-        of `auxiliary`, and the other sums by name. The terms are among these, with "cross_entropy",
-        by their names. `numbers` replace those of the config.
+        """Returns two things: the summed training loss of a batch, with label smoothing, dropout
+        and the terms of `auxiliary`, and a dict of the other sums, among them, where there are any,
+        these terms with "cross_entropy", and the statistics of batch norms; `numbers` replace those
+        of the config.
         """
         smoothing = self.smoothing(numbers)
         collections = [] if self.auxiliary is None else self.auxiliary.collections
@@ -292,7 +294,8 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     def batches(self, multiple: int, seed: int | None = None) -> Batches:
         """Returns this process's training batches as a function of the step, in the order of a seed
-        (else the configured one); rows over all processes are divisible by `multiple`.
+        (else the configured one), of which it makes the first to check its columns; raises
+        `UserError` unless the rows over all processes are divisible by `multiple`.
 
         Raises:
           UserError: rows that are not, nothing to read, or columns that are not as declared.
@@ -345,7 +348,9 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.averaged(self.totals(self.batch_sums(params, split, rows), split, rows))
 
     def evaluate_stacked(self, params: Params, split: str, rows: int = 0) -> list[dict[str, float]]:
-        """Returns the scores of `evaluate` for each model of `params`, stacked on a first axis."""
+        """Returns a list with a dict of scores, see `evaluate`, for each model of `params`, whose
+        arrays have the models on a first axis.
+        """
         sums = self.batch_sums(params, split, rows, stacked=True)
         return [
             self.averaged(self.totals(jax.tree.map(lambda x, i=i: x[i], sums), split, rows))

@@ -198,8 +198,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     def counted(
         self, params: Params, split: str, outputs: Sequence[str]
     ) -> dict[str, tuple[str, Any]]:
-        """Returns by score, those of object names and of localisation included, a rule of
-        `attnlab.records.items` and a row for each caption, from which the score is resampled.
+        """Returns for each score, those of object names and of localisation included where they can
+        be had, a pair from which it is resampled: a rule of `attnlab.records.items` and an array
+        with a row for each caption.
         """
         rows = {**self._named(split, outputs), **self._localised(params, split)}
         measured = {
@@ -303,9 +304,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return ImageExample(source, read_images([source], self.data.learned.shape)[0], target)
 
     def model_inputs(self, example: ImageExample) -> tuple[list[Any], Sides]:
-        """Returns the normalised image and the ids of the caption as inputs, and labels of the
-        sides of maps: "image", the places row by row, "target" (what a step predicts), "target_in"
-        (what it reads).
+        """Returns two things: the inputs, a list of the normalised image [1,H,W,C] and the shifted
+        ids of the caption [1,T], and a dict of labels of the sides of maps: "image" (the places row
+        by row), "target" (what a step predicts), "target_in" (what it reads).
         """
         target = self.data.vocabulary.packed([example.label or ""])[0][None]
         target_in = np.asarray(self.shifted(target))

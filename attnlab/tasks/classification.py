@@ -114,8 +114,8 @@ class Classification(TextTask):
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """Returns the arguments of `auxiliary` by name: masks of the real tokens of the first and
-        the second text, a mask "target" [B,1] of the rows with a label, and the log-likelihood
-        [B,1] of the label.
+        the second text (None where there is none), a mask "target" [B,1] of the rows with a label,
+        and the log-likelihood [B,1] of the label.
         """
         source, second = (
             jnp.asarray(batch[side]) != self.special.pad if side in batch else None
@@ -133,8 +133,8 @@ class Classification(TextTask):
         }
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes "confusion", how often each label (row) got each answer (column), and a line
-        "label TAB answer" for every example.
+        """Returns two things: {"confusion": a table of how often each label (row) got each answer
+        (column)}, and a list with a line "label TAB answer" for every example of the split.
         """
         labels = [label for _, label in self.data.rows[split]]
         answers = [best.text for best in self.answered(params, self.of_split(split))]

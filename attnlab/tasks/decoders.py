@@ -59,9 +59,9 @@ def check_room(
     shape: jax.ShapeDtypeStruct | None = None,
     places: int | None = None,
 ) -> None:
-    """Raises `UserError` unless the longest text that decoding may write, from an input of `shape`
-    with `places` positions (by default the longest text), fits the positions of the system, and the
-    decoding state the memory of a device.
+    """Raises `UserError` unless the system can decode as `config.decoding` says, the longest text
+    that it may write, from an input of `shape` with `places` positions (by default the longest
+    text), fits its positions, and the decoding state fits the memory of a device.
 
     Args:
       system: without parameters.

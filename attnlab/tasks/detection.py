@@ -167,8 +167,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
     # --- scores ---
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
-        """Returns the sums of all batches added up, see `Task.totals`, and "precisions", the
-        average precision of each class at each threshold, from the answers of all batches.
+        """Returns one dict of the sums of all batches added up, see `Task.totals`, and under
+        "precisions" [C,thresholds] the average precision of each class at each threshold of IoU,
+        from the answers of all batches.
         """
         parts = [batch["found"] for batch in sums]
         real = np.concatenate([np.asarray(part["real"]) for part in parts]).astype(bool)
@@ -187,9 +188,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return {"loss": scores["loss"], "ap": ap, "ap50": ap50, "iou": scores["iou"]}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes "by_class", of each class that has objects AP (the mean over thresholds of IoU)
-        and AP50 (at the first, 0.5), and a line for each image with its answers, as `answers`
-        writes them.
+        """Returns two things: {"by_class": a table with "ap" (the mean over thresholds of IoU) and
+        "ap50" (at the first, 0.5) of each class that has objects}, and a list with a line for each
+        image, its answers as `answers` writes them.
         """
         detections, names = self.detections(params, self.of_split(split)), self.data.learned.classes
         precisions = self._precisions(detections, split)
@@ -259,8 +260,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
                 yield self.data.learned.classes[detected.classes[row]], score, box * sides
 
     def _written(self, detected: Answers) -> str:
-        """Writes the objects of an image that `_confident_objects` gives as one text with class, score and box
-        of each; "nothing" if there is none.
+        """Returns one text with class, score and box of each object of an image that
+        `_confident_objects` gives, with commas between; "nothing" if there is none.
         """
         objects = [
             f"{name} {score:.3f} {' '.join(f'{side:.1f}' for side in box)}"

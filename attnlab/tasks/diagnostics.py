@@ -136,9 +136,10 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return {"questions": self.data.questions(split)}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns the scores of a split, accuracies of trivial guesses and of the system by group
-        where the source has groups, and a line "text TAB right answers TAB answers of the system"
-        for every text.
+        """Returns two things: a dict of scores of a split, which are the accuracies of trivial
+        guesses and, where the source has groups, a table of the system's accuracy and number of
+        questions for each group; and a list with a line "text TAB right answers TAB answers of the
+        system" for every text.
         """
         rows, lines = self.data.rows[split], list[str]()
         hits, totals = collections.Counter[int](), collections.Counter[int]()
@@ -160,8 +161,8 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return scores, lines
 
     def _answered(self, params: Params, examples: Examples) -> list[list[str]]:
-        """Returns the system's likeliest answer, as text, at each word of each example that asks
-        for one.
+        """Returns for each example a list of the system's likeliest answers, as texts, one at each
+        word that asks for one.
         """
         decode, tokens = self.data.vocabulary.decode, self.data.vocabulary.tokens
         # A special id is no text; it is shown as it is.

@@ -18,7 +18,7 @@ def together(
 ) -> tuple[PairTask[Any], Params]:
     """Joins trained runs of a task that translates, triples (name, task, parameters), into one task
     whose system averages all members, and returns it with its parameters; raises `UserError` if
-    tasks or vocabularies differ.
+    one does not translate, or tasks or vocabularies differ.
 
     Data, decoding, scores and everything but the system are those of the first task. The parameters
     are a mapping of "members_0", "members_1", ... to those of the tasks.

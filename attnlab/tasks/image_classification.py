@@ -41,9 +41,9 @@ from attnlab.tasks.tokens import cross_entropy
 
 
 def _pretrained(config: schemas.ImageClassification) -> Learned | None:
-    """Returns the classes and the shape, mean and deviation of images of the model whose weights
-    training begins with, or None without such a model or if its folder is gone or does not have
-    them.
+    """Reads, as `Learned`, the classes and the shape, mean and deviation of images of the model
+    whose weights training begins with; None without such a model, or if its folder is gone or does
+    not have them.
     """
     folder = config.pretrained.path
     if folder is None or not folder.exists():
@@ -88,7 +88,8 @@ class ImageClassification(
         cls, config: schemas.ImageClassification, classes: int, shape: Shape | None
     ) -> tuple[ImageClassifier, Decisions | None]:
         """Builds the system of a config with `classes` outputs, checked for images of this shape if
-        it is not None, and the loss that trains its sampled decisions (None if it takes none).
+        it is not None, and the loss that trains its sampled decisions (None if it takes none, or
+        without a shape).
 
         Raises:
           UserError: another kind of system, images too small for it, attention that samples or has
@@ -160,8 +161,8 @@ class ImageClassification(
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes "confusion", how often each label (row) got each answer (column), and a line
-        "label TAB answer" for every image.
+        """Returns two things: {"confusion": a table of how often each label (row) got each answer
+        (column)}, and a list with a line "label TAB answer" for every image of the split.
         """
         names = self.data.learned.classes
         answers = self.outputs_of(params, self.of_split(split)).argmax(axis=1)

@@ -183,7 +183,7 @@ class ImageTask(Task[Config, OfImages, Model]):
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
         """Reads the image files named in `typed`, pairs (file name, None), and returns each as an
         `ImageExample` labelled with the system's best answer; raises `UserError` if the second is a
-        text.
+        text, or a file no image.
 
         Raises:
           UserError: a second text, or a file that is no image.

@@ -160,9 +160,9 @@ class LanguageModelling(
         numbers: Numbers | None = None,
         remembered: Tree = None,
     ) -> tuple[jax.Array, Sums]:
-        """Returns the summed cross-entropy of a batch with smoothing, dropout and penalties, and by
-        name the sums "tokens" and "correct" and, if `remembered` is a state, the next one;
-        `numbers` replace those of the config.
+        """Returns two things: the summed cross-entropy of a batch with smoothing, dropout and
+        penalties, and a dict of other sums, such as "tokens" and "correct", with the next state as
+        "remembered" if `remembered` is a state; `numbers` replace those of the config.
         """
         options = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
         losses = tuple(self.penalties)
@@ -173,7 +173,9 @@ class LanguageModelling(
     def ordered(
         self, seed: int, shared: Mapping[str, Any]
     ) -> Lanes | Turns | Apart | Blocks | Crops:
-        """Returns the batches of training as `batch.texts` says; the seed orders all but lanes."""
+        """Returns this process's batches of training as `batch.texts` says (`shared` has its index
+        and the number of processes); the seed orders all kinds but lanes.
+        """
         ids, options = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
@@ -283,8 +285,9 @@ class LanguageModelling(
         return super().longer_than(limit, lines) if self._apart else []
 
     def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
-        """Returns each line followed by what the system writes after it, up to an end, a stop text
-        or the limit, by the method of `config.decoding`, with scores.
+        """Returns for each line a list of `Response`s, the best first: the line followed by what
+        the system writes after it, up to an end, a stop text or the limit, by the method of
+        `config.decoding`, with its score.
         """
         written, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
         return [

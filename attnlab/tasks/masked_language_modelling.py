@@ -150,7 +150,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Computes logits [B,P,V] at the hidden tokens of a batch, or [B,T,V] at all tokens where
-        it has no "places"; for pairs also those of their relation [B,2].
+        it has no "places"; for pairs a tuple of these and the logits of their relation [B,2].
         """
         extra = {name: jnp.asarray(batch[name]) for name in ("segments", "types") if name in batch}
         if "relation" in batch:
@@ -164,10 +164,11 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         return logits if places is None else jnp.take_along_axis(logits, places[..., None], axis=1)
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Computes sums over the hidden tokens of a batch, from logits [B,P,V] (for pairs with
-        those of their relation [B,2], whose loss is added): "loss", "hidden", "correct"; and
-        "tokens", those that were read. Of pairs "cross_entropy" is the loss of tokens alone;
-        "pairs" is how many there are, "related" of how many the relation is right.
+        """Returns a dict of sums over the hidden tokens of a batch, from logits [B,P,V] (of pairs
+        with those of their relation [B,2], whose loss is added once for each hidden token): "loss",
+        "hidden", "correct", and "tokens", those that were read; of pairs also "cross_entropy", the
+        loss of tokens alone, "pairs", how many there are, and "related", of how many the relation
+        is right.
         """
         target = jnp.asarray(batch["target"])
         outputs, related = outputs if "relation" in batch else (outputs, None)

@@ -129,7 +129,9 @@ class _WithMetrics:
         return {**scores, **self._of_heads(params, split)}
 
     def evaluate_stacked(self, params: Any, split: str, rows: int = 0) -> list[dict[str, float]]:
-        """Returns the scores of `evaluate` for each model of `params`, stacked on a first axis."""
+        """Returns a list with a dict of scores, see `evaluate`, statistics of heads included, for
+        each model of `params`, whose arrays have the models on a first axis.
+        """
         import jax
 
         every = super().evaluate_stacked(params, split, rows)  # type: ignore[misc]
@@ -140,9 +142,9 @@ class _WithMetrics:
         ]
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Returns the scores of the task with the mean of each metric and, under `FAILED`, why
-        others gave none, and the answers as lines; raises `UserError` where a metric has the name
-        of a score.
+        """Returns two things: a dict of the scores of the task with the mean of each metric and,
+        under `FAILED` if some gave none, a table of why, and the task's list of output lines;
+        raises `UserError` where a metric has the name of a score.
         """
         scores, outputs = super().score(params, split)  # type: ignore[misc]
         values, failed = self._values(split, outputs)
@@ -152,7 +154,7 @@ class _WithMetrics:
         return {**scores, **means, **({FAILED: failed} if failed else {})}, outputs
 
     def _of_heads(self, params: Any, split: str) -> dict[str, float]:
-        """Returns the scores of the statistics of heads, those that are numbers, by name."""
+        """Returns by name the scores of the statistics of heads, without those that are nan."""
         if not self.statistics:
             return {}
         scores = METRICS.resolve(self.statistics[0])(
@@ -168,8 +170,8 @@ class _WithMetrics:
         return map_program(self.system, CHEAP_MAPS)  # type: ignore[attr-defined]
 
     def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
-        """Returns the `Items` of the task, and added to them for each metric a row (number, 1) per
-        example, from which its mean is resampled.
+        """Returns the `Items` of the task, and added to them for each metric that gave numbers a
+        row (number, 1) per example, from which its mean is resampled.
         """
         import numpy as np
 

@@ -35,7 +35,8 @@ BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can b
 
 def system_factory(config: schemas.Settings, base: type[System]) -> Any:
     """Returns the factory of the system of a config, its fields bound; raises `UserError` if it is
-    of another kind than `base`, or if a mechanism cannot do what its slot needs.
+    of another kind than `base`, a mechanism cannot do what its slot needs, or norms need whole
+    batches where there are microbatches.
 
     Raises:
       UserError: another kind of system, a mechanism that cannot do what the system asks of it, or
@@ -62,9 +63,9 @@ def system_factory(config: schemas.Settings, base: type[System]) -> Any:
 def watched_pass(
     system: System, watched: Sequence[str], apply: Callable[..., Any]
 ) -> tuple[Tree, Mapping[str, Any], dict[str, Tree]]:
-    """Runs `apply` on a batch and returns its outputs, what it left in the collections `watched`,
-    and {"statistics": those of batch norms}, {} without any; `apply` gets `mutable` only if there
-    are collections to collect.
+    """Calls `apply`, which has its arguments, and returns three things: its outputs, a mapping with
+    what it left in the collections `watched`, and {"statistics": those of batch norms}, {} without
+    any; `apply` gets `mutable` only if there are collections to collect.
     """
     aside = [*watched, *([STATISTICS] if system.over_batch else [])]
     if not aside:
@@ -202,9 +203,10 @@ def refuse_terms(config: schemas.Settings, shapes: Mapping[str, Tree]) -> None:
 
 
 def check_longest(task: Any, splits: Sequence[str]) -> None:
-    """Raises `UserError` where the system cannot score the longest example of a split, if scores
-    leave long ones whole (`batch.longer=score`). Training leaves out what is longer than
-    `batch.max_length`, scores then do not: without this a run would end at its first evaluation.
+    """Raises `UserError` where the system cannot score the longest example of one of `splits` (but
+    "train"), if scores leave long ones whole (`batch.longer=score`, one text a row).
+    Training leaves out what is longer than `batch.max_length`, scores then do not: without this a
+    run would end at its first evaluation.
     """
     batch = task.config.batch
     scored_whole = getattr(batch, "longer", None) == "score"
@@ -340,9 +342,9 @@ def check_statistics(config: schemas.Settings, part: Any, subject: str, advice: 
 
 
 def check_ratios(kind: Any) -> None:
-    """Raises `UserError` where a class of tasks declares a ratio that is none of its measures, nor
-    the loss of its perplexity. A class that declares other measures than its base need not repeat
-    the ratios; measures that are a property are not known here.
+    """Raises `UserError` where a class of tasks has a ratio that is none of its measures, nor the
+    loss of its perplexity; nothing is checked if its measures are a property or in no class, or
+    declared by a class below the one that declares its ratios.
     """
     by_name = {name: _declaring_class(kind, name) for name in ("ratios", "measures")}
     if by_name["measures"] is None or not issubclass(by_name["ratios"], by_name["measures"]):

@@ -154,9 +154,9 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         return TextExample(source, target)
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
-        """Returns the inputs of the system for a pair of texts, source ids and shifted target ids
-        [1,T], and tokens as labels: "source", "target" (what a step predicts), "target_in" (what it
-        reads).
+        """Returns two things: the inputs of the system for a pair of texts, a list of source ids
+        [1,S] and shifted target ids [1,T], and a dict of tokens as labels: "source", "target" (what
+        a step predicts), "target_in" (what it reads).
         """
         assert example.target is not None
         encoded = self.encoded([(example.source, example.target)])

@@ -41,8 +41,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         return len({word for word, _ in self.data.rows[split]})
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns the phoneme and word error rates of a split, each word answered once and compared
-        to its nearest pronunciation, and the answer to each pair (word, pronunciation) as lines.
+        """Returns two things: a dict of the phoneme and word error rates of a split, each word
+        answered once and compared to its nearest pronunciation, and a list with a line for each
+        pair (word, pronunciation), the answer to its word.
         """
         truth = self._pronunciations(split)
         texts = [self.text(best[0]) for best in self.translate(params, list(truth))]

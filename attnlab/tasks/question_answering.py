@@ -176,8 +176,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return {"windows": len(self.of_split(split))}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes "exact" and "f1" of SQuAD, from 0 to 1, means over questions of the score with
-        the right answer that fits best, and a line "question TAB answer" for every question.
+        """Returns two things: {"exact", "f1"} of SQuAD, numbers from 0 to 1, the means over
+        questions of the score with the right answer that fits best, and a list with a line
+        "question TAB answer" for every question.
         """
         rows = self.data.rows[split]
         texts = [text for text, _ in self._answered(params, rows, self.of_split(split))]

@@ -46,8 +46,8 @@ def of_tokens(
     at_once: int = 0,
     losses: Sequence[str] = (),
 ) -> tuple[Sums, Tree]:
-    """Runs a language model on a batch and returns by name "loss", "tokens", "correct" and more at
-    every token [B,T], and its state afterwards (None without `remembered`).
+    """Runs a language model on a batch and returns two things: a dict of arrays [B,T], such as
+    "loss" and "correct", in training with statistics of norms, and its next state (or None).
 
     Args:
       system: its padding is that of the batch.
@@ -251,8 +251,8 @@ def _attention_loss(collected: Mapping[str, Tree], name: str, real: jax.Array) -
 
 
 def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums]:
-    """Returns the "loss" of `sums` plus each penalty in `sums` times its weight, and the other
-    sums, with the plain loss as "cross_entropy" if there are weights.
+    """Returns two things: the "loss" of `sums` plus each penalty in `sums` times its weight, and a
+    dict of the other sums, with the plain loss as "cross_entropy" if there are weights.
     """
     remaining = {name: value for name, value in sums.items() if name != "loss"}
     if not weights:
@@ -263,8 +263,8 @@ def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums
 
 def penalties(config: schemas.Settings, shapes: Mapping[str, Tree]) -> dict[str, float]:
     """Returns the weights of the losses that attention hands out, by name, without those that are
-    None; raises `UserError` for a loss without a weight or a weight without a loss. `shapes` is what
-    `shapes_of` gives.
+    None; raises `UserError` for attention that samples, a loss without a weight or a weight without
+    a loss; `shapes` is what `shapes_of` gives.
 
     Raises:
       UserError: attention samples, which is not trained here; a loss without a weight; a weight

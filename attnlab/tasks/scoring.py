@@ -108,8 +108,8 @@ def scored_texts(
     stride: int | None = None,
     end: bool = True,
 ) -> list[TextScore]:
-    """Returns for each text (or pair of a context and a text) a `TextScore` with the log
-    probability of each of its tokens; raises `UserError` if the task or a text cannot be scored.
+    """Returns a list with a `TextScore` (log probability of each token) for each text, or pair of a
+    context and a text; raises `UserError` if the task or a text cannot be scored.
 
     Args:
       task: of a language model, or one whose system writes.
@@ -252,9 +252,9 @@ def score_rows(
     window: int | None = None,
     stride: int | None = None,
 ) -> list[Scored]:
-    """Returns for each row two arrays, the natural log P of its last `scored` ids and whether each
-    was the likeliest, by the task's language model, which reads windows of `window` tokens that
-    move by `stride`; raises `UserError` for a bad window or stride.
+    """Returns a list with a pair of arrays for each row, the natural log P of its last `scored` ids
+    and whether each was the likeliest, by the task's language model, which reads windows of
+    `window` tokens that move by `stride`; raises `UserError` for a bad window or stride.
 
     Raises:
       UserError: a window or a stride that is less than a token, a stride beyond the window, or a

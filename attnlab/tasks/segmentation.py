@@ -117,8 +117,9 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return {"pixels": sum(int((batch["mask"] > 0).sum()) for _, batch in batches)}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes "confusion", how many pixels of each class (row) got each answer (column), and a
-        line "mean IoU TAB accuracy" for every image alone.
+        """Returns two things: a mapping with "confusion", for each class a mapping of each answer
+        to the number of its pixels that got it, and a list with a line "mean IoU TAB accuracy" for
+        every image alone.
         """
         tables, names = self._by_image(params, split)["confusion"], self.data.learned.classes
         total = tables.sum(axis=0)

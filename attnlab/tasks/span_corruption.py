@@ -69,8 +69,9 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     @classmethod
     def check(cls, config: schemas.SpanCorruption) -> None:
-        """Builds system and corruption with stand-in vocabularies, so that a bad config, with too
-        few sentinels say, raises `UserError` before data is read.
+        """Builds system and corruption with stand-in vocabularies, so that a bad config raises
+        `UserError` before data is read; too few sentinels do so too, but not for a vocabulary of
+        the kind "tokenizer".
         """
         settings = VocabularySettings.read(config.vocabulary)
         special = Special(reserved=tuple(range(settings.reserved)))

@@ -147,7 +147,7 @@ class Tagging(tokens.OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier])
                 )
 
     def _check_spans(self) -> None:
-        """Raises `UserError` for a tag of any split that fits no scheme of spans together with the
+        """Raises `UserError` if a split has a tag that fits no scheme of spans together with the
         tags of training.
         """
         for split, rows in self.data.rows.items():
@@ -211,8 +211,9 @@ class Tagging(tokens.OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier])
         return {"words": sum(len(sentence.words) for sentence in self.data.rows[split])}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes precision, recall and F1 of spans, if tags mark spans, and a line "word TAB tag
-        TAB answer" for every word, with blank lines between sentences.
+        """Returns two things: a mapping with "precision", "recall" and "f1" of spans ({} if tags do
+        not mark spans), and a list with a line "word TAB tag TAB answer" for every word and a blank
+        line after each sentence.
         """
         rows, lines, sums = self.data.rows[split], list[str](), np.zeros(3, np.int64)
         for sentence, tags in zip(rows, self._tagged(params, self.of_split(split)), strict=True):
@@ -265,8 +266,9 @@ class Tagging(tokens.OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier])
         return self._encoded([example]).packed("source")[0]
 
     def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], Sides]:
-        """Encodes a sentence as input, with distances in its dependency tree if the model reads
-        them, and returns with it its tokens as labels, "source".
+        """Returns two things: a list of the inputs of a sentence, its ids [1,T] and, if the model
+        reads dependency trees, zeros for two further inputs and the distances [1,T,T], and a
+        mapping with its tokens as labels, "source".
         """
         read, sides = super().model_inputs(example)
         if self._trees:

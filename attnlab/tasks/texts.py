@@ -175,8 +175,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         special: Special = OURS,
     ) -> Classifier:
         """Builds the classifier of a config for a vocabulary of this size and `sentences` texts a
-        row, with `cls.numbers` outputs; raises `UserError` if its attention needs terms of the loss
-        that this task does not add.
+        row, with `cls.numbers` outputs; raises `UserError` for a config that does not fit, such as
+        attention that needs terms of the loss that this task does not add.
 
         Raises:
           UserError: what `factory_of` raises; attention that samples or has a loss, which this loss
@@ -257,8 +257,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         return Items.of(rows) if rows else None
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns {}, for no scores beyond `evaluate`, and a line "label TAB answer" for every
-        example.
+        """Returns two things: {}, for no scores beyond `evaluate`, and a list with a line "label
+        TAB answer" for every example.
         """
         answers = self.answered(params, self.of_split(split))
         return {}, [

@@ -190,11 +190,11 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns the scores of a split beyond `evaluate`, as numbers (accuracies of guesses) and
-        as tables (confusion; where the source has them, accuracies by group and by kind, and
-        localisation), and for each question a line "question TAB right answer TAB answer of the
-        system". Accuracies are by group and by kind where the source has them,
-        with that of "question_only" beside it; "localisation" of each map over the image (see
+        """Returns two things: a mapping of scores beyond `evaluate` by name, numbers (accuracies of
+        guesses) and tables ("confusion"; where the source has them "by_group", "by_kind" and
+        "localisation"), and a list with a line "question TAB right answer TAB answer of the system"
+        for each question. Accuracies are by group and by kind where the source has them, with that
+        of "question_only" beside it; "localisation" of each map over the image (see
         `localisation`), by kind, where the source knows the places; "confusion", how often each
         answer (row) was said to be which (column).
         """
@@ -230,8 +230,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return {name: weights.astype(np.float64) for name, weights in looks.items()}
 
     def _accuracies_by(self, rows: Sequence[Question], texts: Sequence[str], by: str) -> Scores:
-        """Returns for each "group" or "kind" (`by`) of questions the accuracy of the answers
-        `texts`, that of guessing from the question only, and the number of questions.
+        """Returns a mapping of each "group" or "kind" (`by`) of questions to three numbers:
+        "accuracy" of the answers `texts`, "question_only", that of guessing from the question only,
+        and "questions", how many there are.
         """
         hits, guessed, totals = Counter[str](), Counter[str](), Counter[str]()
         for row, text in zip(rows, texts, strict=True):

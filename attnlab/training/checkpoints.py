@@ -100,8 +100,9 @@ class Checkpoints:
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
         """Waits for an earlier save, then starts saving a copy of `tree` as `step` in the
-        background; returns False if that step exists, which then stays as it is; raises
-        `RuntimeError` if opened read-only.
+        background; returns whether it does: False if that step exists, which then stays as it is;
+        raises `RuntimeError` if opened read-only, `UserError` if the disk is full or an earlier
+        save failed.
 
         Args:
           step: the number of updates done.
@@ -172,9 +173,9 @@ class Checkpoints:
                     opened.close()  # it raises the error of the failed save again
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Reads the newest good step, or exactly `step`, checks it against its checksums and
-        returns it as `Restored`; None if `step` is None and nothing was ever saved; raises
-        `UserError` if none is good or fits `like`.
+        """Reads the newest good step, or exactly `step` (a number or "best"), checks it against its
+        checksums and returns it as `Restored`, or returns None if `step` is None and nothing was
+        ever saved; raises `UserError` if none is good or fits `like`.
 
         A step that cannot be read, or whose content differs from its checksums, is reported by a
         warning and the next older one is tried; once a good one is found, the damaged are renamed
@@ -266,8 +267,8 @@ class Checkpoints:
         return None
 
     def check_space(self, size: int) -> None:
-        """Creates the folder and, until this has passed once, raises `UserError` unless the disk
-        has space for the steps of `size` bytes that are missing to keep + 2 (at least 1).
+        """Until it has passed once, creates the folder and raises `UserError` unless the disk has
+        space for the steps of `size` bytes that are missing to keep + 2 (at least 1).
 
         Raises:
           UserError: it cannot, with both numbers.
@@ -366,7 +367,9 @@ class Followed(Checkpoints):
         return bool(writes)
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Reads its parts of steps process 0 tries, not of `step`; returns a `Restored` or None."""
+        """Reads this process's parts of each step that process 0 tries, whatever `step` says;
+        returns the `Restored` of the one that process 0 takes, or None if it takes none.
+        """
         arrays: dict[str, Tree] = {}
         order: StepRecord | None
         while (order := message_from_0(None)) and "arrays" in order:

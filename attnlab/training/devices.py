@@ -81,9 +81,10 @@ def _cores() -> int:
 
 
 def keep_freed() -> bool:
-    """Makes the C library (glibc only) keep freed memory for the rest of this process; returns
-    whether it does. To be called before jax starts its threads, since each may have a heap of its
-    own. A training step then finds its memory where it was.
+    """Makes the C library keep freed memory for the rest of this process and returns whether it
+    does; changes nothing with another library than glibc, or where variables MALLOC_... or
+    GLIBC_TUNABLES are set. To be called before jax starts its threads, since each may have a heap
+    of its own. A training step then finds its memory where it was.
 
     XLA's CPU backend takes the arrays of a step as one block and frees it after the step. The C
     library of Linux gives a block of more than 32 MiB back to the system at once and smaller ones

@@ -25,8 +25,8 @@ ASKED_EVERY = 8
 
 
 def train(run: "Run", session: Session) -> Outcome:
-    """Trains a run from its newest good checkpoint, or from the start, until `training.steps`, a
-    signal, `session.until` or a divergence, and returns its `Outcome`.
+    """Trains a run from its newest good checkpoint, or from the start, until `training.steps`, an
+    early stop, a signal, `session.until` or a divergence, and returns its `Outcome`.
 
     Returns:
       The outcome: "done" (also where `training.stop` has ended it), "interrupted" or "diverged" (a
@@ -83,8 +83,8 @@ def train(run: "Run", session: Session) -> Outcome:
 
 
 def evaluate(run: "Run", session: Session, journal: Journal, step: int, state: TrainState) -> bool:
-    """Scores the averaged parameters on the validation split, writes and shows the scores, and returns
-    whether they are the best so far.
+    """Scores the averaged parameters on the validation split, writes and shows the scores, passes
+    them to `session.on_step` as "valid/NAME", and returns whether they are the best so far.
     """
     params = run.updates.trained.merge(run.devices.arrays(state.averaged))
     scores = run.task.evaluate(params, "valid", run.config.training.evaluate_rows)
@@ -133,8 +133,8 @@ class Compiling:
         return self._ready[shapes]
 
     def begin(self, batch: HostBatch) -> Future[tuple[Program, float]]:
-        """Starts to compile the program for batches of such shapes, unless that has begun; the
-        program and the seconds that it took, once they are there.
+        """Starts to compile the program for batches of such shapes, unless that has begun, and
+        returns a `Future` of the pair of the program and the seconds that it took.
         """
         shapes = shapes_of(batch)
         if shapes not in self._programs:

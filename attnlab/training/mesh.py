@@ -79,7 +79,8 @@ class Layout:
 
     @classmethod
     def of(cls, settings: "Parallel", devices: Sequence[jax.Device]) -> "Layout":
-        """The layout of a config over these devices.
+        """Returns the `Layout` of the config node `parallel` over these devices; raises `UserError`
+        if its axes do not fit them or a rule is invalid.
 
         Raises:
           UserError: axes that do not fit the devices, or a rule that is none.
@@ -131,7 +132,9 @@ class Layout:
         return NamedSharding(self.mesh, spec)
 
     def shardings(self, tree: "Tree") -> "Tree":
-        """Where each array of a tree lies; shapes are enough."""
+        """Returns a tree like `tree` (arrays or their shapes) with the `NamedSharding` of each
+        array.
+        """
         leaves = leaves_by_path(tree).items()
         shardings = [self.sharding(path, leaf.shape) for path, leaf in leaves]
         return jax.tree.unflatten(jax.tree.structure(tree), shardings)

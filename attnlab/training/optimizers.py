@@ -192,7 +192,8 @@ def adafactor(
     minimum_factored: int = 128,
 ) -> optax.GradientTransformation:
     """Returns Adafactor (Shazeer & Stern 2018, arXiv:1804.04235), which stores second moments as
-    row and column means and has no momentum.
+    row and column means, those of arrays without two axes of at least `minimum_factored` whole, and
+    has no momentum.
 
     The learning rate is relative: the step is scaled by max(1e-3, RMS(w)) (section 8 there), so
     peaks of 1e-3 to 1e-2 fit.

@@ -103,8 +103,8 @@ class PmapBackend:
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """Compiles `step(state, batch, axis_name)` with `pmap` for states and batches of these
-        shapes; with several processes it is compiled at its first call. The state given is
-        overwritten.
+        shapes and returns the program, which overwrites the state that it gets; with several
+        processes it is compiled at its first call.
         """
         axis = AXIS if self.count > 1 else None  # alone, the step is that of the mesh, bit for bit
         mapped = jax.pmap(
@@ -239,7 +239,7 @@ def _gathered_rows(rows: np.ndarray) -> np.ndarray:
 def place_trials(trials: int, settings: Parallel) -> TrialParallel:
     """Returns the backend (`TrialParallel`) of `trials` stacked trials, on the first
     `settings.devices` devices (0: all) but at most one per trial; raises `UserError` for settings
-    that divide a trial's state.
+    that divide a trial's state, or if there are not so many devices.
 
     Raises:
       UserError: more devices than there are, or settings that divide the state of a trial.

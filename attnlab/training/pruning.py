@@ -55,8 +55,9 @@ def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
 
 def prune(workdir: Path, keep: Keep) -> None:
     """Deletes the saved states of a finished run but the one that is used, after a check of its
-    checksums ("best-params": saves its parameters alone and deletes it too), and writes `keep` into
-    the manifest; does nothing if no state can go. The caller holds the run's lock.
+    checksums, and with "best-params" that too, once its parameters are saved alone; writes `keep`
+    into the manifest ("best-params" if they were saved alone before); does nothing if no state can
+    go. The caller holds the run's lock.
 
     Raises:
       UserError: as `prunable`; or the disk is full. Nothing is gone then.

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def check(kind: "type[AnyTask]", config: "Settings") -> "Updates":
-    """Checks all of a config that needs no data, for a class of tasks; returns its `Updates`
-    (optimizer, schedule, trained parameters).
+    """Checks all of a config that needs no data, for a class of tasks, and returns its `Updates`
+    (optimizer, schedule, trained parameters); raises `UserError` for what is wrong.
 
     Raises:
       UserError: a measure that is declared wrongly, a checkpoint chosen by one that is not known
@@ -140,8 +140,8 @@ class Run:
         begun: Manifest | None = None,
         code: Code | None = None,
     ) -> "Run":
-        """Checks the config, selects the devices, reads `splits` of the data by the task class
-        `kind` and returns the run of `workdir`; writes nothing; raises `UserError` if one is wrong.
+        """Checks the config, sets JAX's precision, reads `splits` of the data by the task class
+        `kind` and returns the `Run` of `workdir`; writes nothing; raises `UserError` for faults.
 
         Args:
           kind: the class of the task.
@@ -186,9 +186,10 @@ class Run:
         return cls(config, workdir, task, batches, place, updates, begun, code, lineage)
 
     def fit(self, session: Session) -> Outcome:
-        """Trains to the end, or until a signal or limit of the session, and returns the `Outcome`;
-        writes the run's files and, unless the attempt is the caller's, the end to `events.jsonl`.
-        The caller holds the lock of `workdir`.
+        """Trains until the last step, an early stop, a divergence, or a signal or limit of the
+        session, and returns the `Outcome`; prints the plan, writes the run's files and, in process
+        0 unless the session has attempts, the end to `events.jsonl`. The caller holds the lock of
+        `workdir`.
 
         Raises:
           UserError: data that has changed since the run began, a checkpoint that cannot be used, a
@@ -246,8 +247,9 @@ class Run:
             )
 
     def announce(self, progress: Progress) -> None:
-        """Prints what a person should know before training: folder and size, devices, an unused
-        accelerator, notes on data and on what is trained.
+        """Prints what a person should know before training: folder, number of parameters, memory of
+        the state, devices, an unused accelerator, the run that it goes on from, notes on data and
+        on what is trained.
         """
         from attnlab.training import sizes
 
@@ -268,7 +270,8 @@ class Run:
 
     def describe(self, progress: Progress) -> None:
         """Writes vocabularies, the user's code and manifest of a new run; of a resumed one, checks
-        that the data is unchanged, prints what else has changed and records changed code.
+        that the data is unchanged, prints what else has changed and records changed code; raises
+        `Changed` for other data or if someone else has trained it meanwhile.
 
         Raises:
           Changed: data has changed since the run began, or someone else has trained it since

@@ -67,8 +67,8 @@ class Member:
 
 def train(runs: "Sequence[Run]", session: Session) -> list[Outcome]:
     """Trains all trials together to `training.steps`, each from the newest good checkpoint in its
-    own folder, until done, interrupted or diverged, and returns an `Outcome` for each; raises
-    `ValueError` for trials that cannot be stacked.
+    own folder or the start, until done, interrupted or diverged, and returns a list with an
+    `Outcome` for each; raises `ValueError` for trials that cannot be stacked.
 
     Args:
       runs: of equal `hyperparameters.signature`, with one task and one `TrialParallel` for all.

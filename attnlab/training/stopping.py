@@ -12,9 +12,9 @@ from attnlab.training.settings import Stop
 def why_ended(
     stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: Collection[int] = ()
 ) -> str:
-    """Returns the reason, as text, why training ends early: the values in `scores` (step, value)
-    have not improved by more than `stop.min_delta` for `stop.patience` evaluations; "" while it
-    goes on.
+    """Returns the reason, as text, why training ends early, or "" while it goes on: the values in
+    `scores` (step, value) have not improved by more than `stop.min_delta` for `stop.patience`
+    evaluations, and the last step in `after` is passed.
 
     Args:
       stop: of the config.

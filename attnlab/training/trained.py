@@ -113,15 +113,17 @@ class Trained:
             raise UserError(f"config.{key}: every parameter is frozen; leave some to be trained")
 
     def note(self, params: Params) -> str:
-        """How many numbers are trained, for a person."""
+        """Returns a line of text: how many of the numbers in all parameters, those of LoRA
+        included, are trained.
+        """
         flat = _flat(jax.eval_shape(self.with_adapters, params, jax.random.key(0)))
         sizes = {path: leaf.size for path, leaf in flat.items()}
         count = sum(size for path, size in sizes.items() if self._trains(path))
         return f"{count:,} of {sum(sizes.values()):,} parameters are trained"
 
     def warnings(self, params: Params, random_paths: Iterable[str]) -> list[str]:
-        """Returns one line of text if some parameters, of the paths that were drawn at random, are
-        neither trained nor adapted by LoRA; else [].
+        """Returns a list with one line of text if some of the paths `random_paths`, of parameters
+        that were drawn at random, are neither trained nor adapted by LoRA; else [].
         """
         learned = self._adapted(_flat(params)) if self.rank else []
         stay = [path for path in random_paths if not self._trains(path) and path not in learned]

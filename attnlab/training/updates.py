@@ -52,8 +52,9 @@ class Updates:
 
     @classmethod
     def of(cls, config: "Settings", numbers: Mapping[str, object] | None = None) -> "Updates":
-        """Builds the updates of a config: optimizer, schedule and what is trained; `numbers`, by
-        dotted name, replace the config's values, see `build_optimizer`.
+        """Builds the `Updates` of a config: optimizer, schedule and what is trained; `numbers`, by
+        dotted name, replace the config's values unchecked; raises `UserError` for settings that are
+        wrong. See `build_optimizer`.
 
         Raises:
           UserError: settings that are wrong or do not go together.
@@ -66,8 +67,9 @@ class Updates:
 
     @classmethod
     def for_reading(cls, config: "Settings") -> "Updates":
-        """Builds the updates of a trained run, to read its checkpoints: a divided state is divided
-        over the local devices, whatever those of training were.
+        """Builds the `Updates` of a trained run, to read its checkpoints: a divided state is
+        divided over the local devices (at most `parallel.devices`; with one it is whole), whatever
+        those of training were.
         """
         updates, devices = cls.of(config), jax.local_devices()[: config.parallel.devices or None]
         if config.parallel.fsdp == 1 or len(devices) == 1:
@@ -160,7 +162,7 @@ class Updates:
     def best_parts(self, task: "AnyTask", workdir: Path) -> tuple[Params, int]:
         """Reads the parameters (their moving average if there is one) of a trained workdir, of its
         best step on validation, else the newest, LoRA's beside the others; returns them and the
-        step.
+        step; raises `UserError` if no checkpoint can be read.
 
         Raises:
           UserError: there is no checkpoint, or it is damaged or does not fit.
@@ -187,8 +189,9 @@ class Updates:
             decayed_by_kind(task.shapes)
 
     def notes(self, task: "AnyTask") -> list[str]:
-        """Returns lines for a person: how many parameters are trained and which stay random, if not
-        all are trained, and what decays by rank but not by kind, or the reverse.
+        """Returns a list of lines of text: with `optimizer.decayed=rank` one on what decays by rank
+        but not by kind or the reverse, if anything does, and, unless all parameters are trained as
+        they are, how many are trained and which stay as drawn at random.
         """
         by_rank = self.config.optimizer.get("decayed") == "rank"
         lines = differently_decayed(task.shapes) if by_rank else []
@@ -200,7 +203,9 @@ class Updates:
         return [*lines, self.trained.note(task.shapes), *warnings]
 
     def _first_state(self, task: "AnyTask", params: Params, key: jax.Array) -> TrainState:
-        """The state before the first step, with adapters beside these parameters."""
+        """Returns the `TrainState` before the first step, with LoRA's adapters, drawn with `key`,
+        beside these parameters.
+        """
         params = self.trained.with_adapters(params, jax.random.fold_in(key, 1))
         ema, remembered = self.config.training.ema, task.remembered()
         optimizer, carried, trained = self.optimizer, task.carried(), self.trained

@@ -59,7 +59,9 @@ def names_of(kind: str) -> Names:
 
 
 def parameters(folder: Path, params: Any, dtype: Any = np.float32) -> dict[str, Any]:
-    """Reads the weights in a folder as the tree of parameters of a system, NumPy of type `dtype`.
+    """Reads the weights in a folder of `transformers` and returns them as a tree like `params`
+    (arrays or shapes) of NumPy arrays of `dtype`; raises `UserError` if the folder cannot be read
+    or its tensors do not fit.
 
     Args:
       folder: as `transformers` writes it.
@@ -155,8 +157,9 @@ def pictures(folder: Path) -> Pictures | None:
 
 
 def run_config(folder: Path) -> dict[str, Any]:
-    """Returns a run's config for the model in a folder, apart from defaults: its system, task,
-    tokenizer (not for images), weights, decoding, and a schedule for tuning it.
+    """Returns a run config for tuning the model in a folder, apart from defaults: the nodes
+    "system", "pretrained", "vocabulary" (not for images), "optimizer", "schedule" and "training",
+    and those of its kind of model, such as "task", "data" and "batch".
 
     Raises:
       UserError: see `system`.

@@ -93,8 +93,8 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of attnlab that a BART config, the parsed `config.json` of a
-    folder, describes; raises `UserError` for settings that attnlab does not compute.
+    """Returns the config node `system` of attnlab that a `ForeignConfig`, the parsed `config.json`
+    of BART, describes; raises `UserError` for settings that attnlab does not compute.
     """
     node = file.system(KEYS)
     if (other := file.count("decoder_ffn_dim", 4096)) != node["hidden"]:

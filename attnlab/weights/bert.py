@@ -81,8 +81,8 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of attnlab that a BERT config, the parsed `config.json` of a
-    folder, describes, with the head of its architecture; raises `UserError` for settings that
+    """Returns the config node `system` of attnlab that a `ForeignConfig`, the parsed `config.json`
+    of BERT, describes, with the head of its architecture; raises `UserError` for settings that
     attnlab does not compute.
     """
     file.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
@@ -97,7 +97,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 def run(file: ForeignConfig) -> dict[str, Any]:
     """Returns the nodes "task", "data", "batch" and, for a classifier or tagger, "checkpoint" of a
-    run config for the BERT of a parsed `config.json`, by its architecture. See
+    run config for the BERT of a `ForeignConfig`, the parsed `config.json`, by its architecture. See
     `attnlab.weights.run_config`.
     """
     task = _TASKS.get(_architecture(file), "masked_language_modelling")

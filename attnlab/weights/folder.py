@@ -49,7 +49,8 @@ _CONVERT = (
 
 def settings(folder: Path) -> dict[str, Any]:
     """Returns the content of `config.json` of a folder of `transformers`; raises `UserError` if
-    there is none, or the weights are quantized or have an adapter.
+    folder or file is missing or it is no JSON object, or if the weights are quantized or have an
+    adapter.
 
     Raises:
       UserError: no such folder, or no such file in it, or one that is no JSON object, or weights
@@ -187,8 +188,8 @@ def write(
     folder: Path, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shard: int = SHARD
 ) -> list[Path]:
     """Writes config and tensors into a folder, which is created, in files of at most `shard` bytes
-    with an index if several; returns the files, the config last, so that a folder with a config is
-    whole.
+    of tensors (a larger one has its own file) with an index if several; returns the list of files,
+    the config last, so that a folder with a config is whole; raises `UserError` if it cannot.
 
     Raises:
       UserError: the folder cannot be written.

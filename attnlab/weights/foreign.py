@@ -45,9 +45,10 @@ class Key(NamedTuple):
     ours: Mapping[Any, Any] = {}
 
     def value_of(self, setting: Any) -> Any:
-        """Returns the value to write at this key of a foreign config for our value `setting`,
-        translated if the key has a table `ours`; for None 1 (a count) or the default, for a value
-        that the key cannot express a default.
+        """Returns the value to write at this key of a foreign config for our value `setting`: with
+        a table `ours` the value that it translates from (if there is none, a text default, else the
+        first of the table), without one `setting` itself (for None 1 if the default is an int, else
+        the default).
         """
         if not self.ours:
             usual = 1 if type(self.default) is int else self.default
@@ -132,7 +133,9 @@ class ForeignConfig:
         return str(self._read(key, (str,), "a text", default))
 
     def choice(self, key: str, choices: Mapping[str, T], default: str | None = None) -> T:
-        """Returns what `choices` has for the text at a key; raises `UserError` for any other text."""
+        """Returns what `choices` has for the text at a key, null and a missing key meaning
+        `default`; raises `UserError` for any other text.
+        """
         name = self.text(key, default)
         if name not in choices:
             raise UserError(f"{self.where}: {key}={name!r}; {nearest(name, choices)}")
@@ -156,7 +159,9 @@ class ForeignConfig:
         return nested({p: self.setting(k) if isinstance(k, Key) else k for p, k in paths.items()})
 
     def below(self, key: str) -> "ForeignConfig":
-        """Returns the object at a key as a config; an empty one where there is none."""
+        """Returns the object at a key as a `ForeignConfig` without a folder, an empty one where it
+        is null or missing; raises `UserError` for anything else.
+        """
         value = self.content.get(key)
         if value is not None and not isinstance(value, Mapping):
             raise self.error(key, "an object")
@@ -197,7 +202,8 @@ class ForeignConfig:
 
     def labels(self) -> tuple[str, ...]:
         """Returns the names of a classifier's classes from "id2label" of the config, in the order
-        of its outputs; "LABEL_0" and so on if the config does not name them.
+        of its outputs; "LABEL_0" and so on if the config does not name them; raises `UserError`
+        unless they are different names by number, from 0 on.
         """
         node = self.content.get("id2label")
         if node is None or node == {}:

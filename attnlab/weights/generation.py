@@ -45,8 +45,8 @@ target_lookbehind max_matching_ngram_size disable_compile
 
 def decoding(file: ForeignConfig) -> dict[str, Any]:
     """Returns the settings of `decoding` in a run config that `generation_config.json` beside the
-    config `file`, or older keys in it, mean; {} where there are none; raises `UserError` for a
-    setting that attnlab does not have.
+    config `file` means, or without that file older keys in `file`; {} where there are none; raises
+    `UserError` for a setting that attnlab does not have.
 
     Raises:
       UserError: a setting that no setting here means, by name.

@@ -56,8 +56,8 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of attnlab that a parsed `config.json` of GPT-2 describes;
-    raises `UserError` for settings that attnlab does not compute.
+    """Returns the config node `system` of attnlab that a `ForeignConfig`, the parsed `config.json`
+    of GPT-2, describes; raises `UserError` for settings that attnlab does not compute.
     """
     file.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     node = file.system(KEYS)
@@ -65,9 +65,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the content of a `config.json` of GPT-2 for a complete config node `system`; raises
-    `UserError` without learned positions. Settings that it cannot express are found by reading it
-    back.
+    """Returns the content of a `config.json` of GPT-2 for a complete config node `system`; `kind`
+    is not used; raises `UserError` without learned positions. Settings that it cannot express are
+    found by reading it back.
     """
     usual = {"n_inner": None} if system["hidden"] == 4 * system["width"] else {}
     return {"model_type": "gpt2", **content_of(KEYS, system), **usual}

@@ -133,9 +133,9 @@ def names(kind: str) -> Names:
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of attnlab that a parsed `config.json` of the Llama family
-    describes, with windows and rotary positions by layer; raises `UserError` for settings that
-    attnlab does not compute.
+    """Returns the config node `system` of attnlab that a `ForeignConfig`, the parsed `config.json`
+    of the Llama family, describes, with windows and rotary positions by layer; raises `UserError`
+    for settings that attnlab does not compute.
     """
     kind = file.text("model_type")
     family = FAMILIES[kind]

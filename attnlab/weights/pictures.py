@@ -102,7 +102,7 @@ class Pictures:
 def parse(file: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
     """Returns the `Pictures` (preparation of images) that a `preprocessor_config.json` describes,
     for a model that reads `shape` [height, width, channels] and has these classes; raises
-    `UserError` for steps that attnlab does not compute.
+    `UserError` for steps that attnlab does not compute or images of another size.
     """
     file.check_keys((*READ.split(), *SILENT.split()))
     kind = file.text("feature_extractor_type", "ViTImageProcessor")
@@ -131,9 +131,9 @@ def parse(file: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, 
 
 
 def timm_sizes(file: ForeignConfig, height: int, width: int) -> tuple[tuple[int, ...], str]:
-    """Returns the size that images are resized to (a single side if the middle is cut out) and the
-    name of the filter, from a `pretrained_cfg` of timm for a model of this height and width; raises
-    `UserError` for a crop that attnlab does not compute.
+    """Returns a pair: the size that images are resized to (a single side if the middle is cut out)
+    and the name of the filter, from a `pretrained_cfg` of timm for a model of this height and
+    width; raises `UserError` for a crop, filter or label offset that attnlab does not compute.
     """
     file.only(label_offset=0)
     share, mode = file.number("crop_pct", 0.875), file.text("crop_mode", "center")

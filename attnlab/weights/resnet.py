@@ -98,9 +98,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def pictures(file: ForeignConfig) -> Pictures:
-    """Returns the `Pictures` of a parsed timm config: the preparation of images in
-    `pretrained_cfg`, by default that of ImageNet, and the classes; raises `UserError` where they do
-    not match.
+    """Returns the `Pictures` of a `ForeignConfig` of timm: the preparation of images in
+    `pretrained_cfg`, by default that of ImageNet, and the classes (numbers if it names none);
+    raises `UserError` unless images have 3 channels and names, if given, are as many as classes.
     """
     node = file.below("pretrained_cfg")
     sides = node.counts("input_size", 3, 1) if node.content.get("input_size") else (3, _SIDE, _SIDE)
@@ -119,8 +119,9 @@ def pictures(file: ForeignConfig) -> Pictures:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the config (architecture and width) of a complete node `system`; raises `UserError`
-    for another depth or stem. Settings that it cannot express are found by reading it back.
+    """Returns the content of a `config.json` ("architecture" and, unless it is 64, "width") for a
+    complete node `system`; raises `UserError` unless its depth is that of `kind` and its stem
+    "imagenet". Settings that it cannot express are found by reading it back.
     """
     if system["stem"] != "imagenet" or kind != f"resnet{system['depth']}":
         raise UserError(f"it has depth={kind.removeprefix('resnet')} and stem=imagenet")

@@ -27,8 +27,9 @@ FIELDS = {  # of a scaling: ours, and the key of theirs
 
 
 def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
-    """Returns the config node of rotary positions that a parsed `config.json` describes for its
-    layers of `kind`, "full_attention" or "sliding_attention".
+    """Returns the config node of rotary positions that a `ForeignConfig`, the parsed `config.json`,
+    describes for its layers of `kind`, "full_attention" or "sliding_attention"; raises `UserError`
+    for a scheme that attnlab does not compute.
     """
     parameters = file.below("rope_parameters")
     if kind in parameters.content:  # one for each kind

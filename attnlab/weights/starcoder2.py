@@ -59,8 +59,9 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of attnlab that a parsed `config.json` of StarCoder 2
-    describes, with rotary positions and a window if it has one.
+    """Returns the config node `system` of attnlab that a `ForeignConfig`, the parsed `config.json`
+    of StarCoder 2, describes, with rotary positions and a window if it has one; raises `UserError`
+    for settings that attnlab does not compute.
     """
     node = file.system(KEYS)
     usual = node["width"] // node["attention"]["heads"]
@@ -71,9 +72,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the content of a `config.json` of StarCoder 2 for a complete config node `system`;
-    raises `UserError` without multihead attention and RoPE. Settings that it cannot express are
-    found by reading it back.
+    """Returns the content of a `config.json` of StarCoder 2 for a complete config node `system`, by
+    the attention of its first layer; raises `UserError` unless that is multihead with RoPE.
+    Settings that it cannot express are found by reading it back.
     """
     attention = layer_nodes(system, "attention")[0]
     visibility = layer_nodes(system, "visibility")[0]

@@ -97,8 +97,10 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of attnlab that a parsed `config.json` of T5 describes;
-    whether the output matrix is tied is read from the folder's tensors if it has some.
+    """Returns the config node `system` of attnlab that a `ForeignConfig`, the parsed `config.json`
+    of T5, describes; whether the output matrix is tied is read from the tensors in its folder,
+    without a folder from `tie_word_embeddings`; raises `UserError` for settings that attnlab does
+    not compute.
     """
     file.only(is_encoder_decoder=True)
     scaled = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", True))
@@ -119,9 +121,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the content of a `config.json` of T5 for a complete config node `system`; raises
-    `UserError` without multihead attention with T5 positions. Settings that it cannot express are
-    found by reading it back.
+    """Returns the content of a `config.json` of T5 for a complete config node `system`; `kind` is
+    not used; raises `UserError` without multihead attention with T5 positions in the encoder.
+    Settings that it cannot express are found by reading it back.
     """
     attention = system["encoder_attention"]
     if attention["name"] != "multihead" or attention["positions"]["name"] != "t5":

@@ -55,8 +55,9 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of attnlab that a parsed `config.json` of ViT describes;
-    raises `UserError` for another head, or patches that do not divide the image.
+    """Returns the config node `system` of attnlab that a `ForeignConfig`, the parsed `config.json`
+    of ViT, describes; raises `UserError` for another head, patches that do not divide the image, or
+    other settings that attnlab does not compute.
     """
     architectures = file.content.get("architectures") or [ARCHITECTURES["vit"]]
     if architectures != [ARCHITECTURES["vit"]]:
@@ -88,9 +89,9 @@ def pictures(file: ForeignConfig) -> Pictures:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the content of a `config.json` of ViT for a complete config node `system`; raises
-    `UserError` without learned positions. Settings that it cannot express are found by reading it
-    back. `image_size` is one with as many patches.
+    """Returns the content of a `config.json` of ViT for a complete config node `system`, with an
+    `image_size` of as many patches; `kind` is not used; raises `UserError` without learned
+    positions. Settings that it cannot express are found by reading it back.
     """
     content = content_of(KEYS, system)
     patches = system["positions"]["length"] - 1

@@ -40,7 +40,8 @@ def stored(one: Tokenizer, folder: Path, config: Any, told: Any) -> Path:
     """A folder with a tokenizer and what stands beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     one.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    endless = {"model_max_length": int(1e30)}  # as transformers writes "no limit"
+    (folder / "tokenizer_config.json").write_text(json.dumps({**told, **endless}))
     if config:
         (folder / "config.json").write_text(json.dumps(config))
     return folder

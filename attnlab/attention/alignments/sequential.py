@@ -86,8 +86,8 @@ class Selective(Alignment):
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Returns softmax weights [B,H,Tq,Tk] of the scores less f_ij, the sum over earlier queries
-        of the positive scores of head 0 for key j (not for position 0, nor at or after the query),
-        and f [B,Tk] for the next query; `history` is f of the first. See `Alignment.go_on`.
+        of their positive scores of head 0 for key j, if it lies after position 0 and before that
+        query, and f [B,Tk] for the next query; `history` is f of the first. See `Alignment.go_on`.
         """
         scores = widened(scores)
         eligible = (view.columns > 0) & (view.columns < view.rows) & present(view)
@@ -214,8 +214,8 @@ class Monotonic(Alignment):
     ) -> tuple[jax.Array, jax.Array]:
         """Computes expected monotonic alignments [B,H,Tq,Tk] from stopping probabilities
         sigmoid(score + offset), continuing from the alignment `history` [B,H,Tk] of the query
-        before, and returns them and the last one; scores get noise if the random stream "sample" is
-        given. See `Alignment.go_on`.
+        before, and returns them and the one of the last query that may see a key; scores get noise
+        if the random stream "sample" is given. See `Alignment.go_on`.
         """
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
         energy = widened(scores) + widened(offset)[:, None, None]

@@ -156,7 +156,7 @@ def prepared(inputs: AttentionInputs, side: int) -> tuple[Block, Arrays]:
 def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
     """Returns `arrays` with its field `factor` [B,H,Tq,1] set to the factor of each query's scores
     that the alignment `align` computes from the number of keys that the query may see; unchanged if
-    the alignment has no factor.
+    the form of the alignment is not "normalised" or it has no factor.
     """
     if align.form != "normalised" or type(align).factor is Alignment.factor:
         return arrays
@@ -170,9 +170,9 @@ def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
 def of_pairs(
     inputs: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any
 ) -> dict[str, Any]:
-    """Converts the functions of the attention `inputs` (rule, bias or score, position values)
-    to pure functions of a block, and returns a dict from name ("rules", "bias", "score",
-    "relative") to the pair of function and list of arrays it closed over.
+    """Converts the functions of the attention `inputs` to pure functions of a block, and returns a
+    dict from name ("rules" always; "bias", "score" if scores are no plain inner products, and
+    "relative" where they exist) to the pair of function and list of arrays it closed over.
 
     Args:
       inputs: all inputs of the kernel.

@@ -45,9 +45,9 @@ class Gathered:
         return f"chooses no blocks by {alignment.__name__}; {INSTEAD}, or choose 'moba'"
 
     def refuses(self, inputs: AttentionInputs) -> str | None:
-        """Returns None if the kernel can compute the attention `inputs` (alignment `MoBA`,
-        causal rule, inner products without bias, no dropout, keys from position 0), else a message
-        (text) why not and what to choose.
+        """Returns None if the kernel can compute the attention `inputs` (alignment `MoBA`, causal
+        rule without segments, inner products without bias, position values or changes of rows, no
+        dropout, keys from position 0), else a message (text) why not and what to choose.
         """
         reason = self.misfit(type(inputs.align))
         if reason:

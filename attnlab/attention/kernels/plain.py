@@ -162,9 +162,9 @@ class Auto(Plain):
         return self.chosen(inputs)(inputs)
 
     def chosen(self, inputs: AttentionInputs) -> Any:
-        """Returns the kernel, a function of `AttentionInputs`, to compute `inputs` with: the kernel
-        of the alignment if it pays, else blockwise for long inputs that it can compute, else plain;
-        cuDNN replaces the last two on NVIDIA GPUs where it can.
+        """Returns the kernel, a function of `AttentionInputs`, to compute `inputs` with: the
+        alignment's own kernel if it can and pays, else blockwise for long inputs that it can
+        compute, else plain; cuDNN replaces the last two on NVIDIA GPUs where it can.
         """
         if path := getattr(inputs.align, "own_kernel", ""):
             own_kernel = import_object(path, type)()
@@ -216,9 +216,10 @@ def is_short(kernel: str, queries: int, keys: int) -> bool:
 def attend(
     module: nn.Module, inputs: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
-    """Computes with the kernel named `kernel` the context [B,H,Tq,Dv] of the attention
-    `inputs`, its weights [B,H,Tq,Tk] (None if neither requested nor recorded nor computed anyway),
-    and the history for the next queries; raises UserError if the kernel cannot.
+    """Computes with the kernel `kernel`, by name (plain at initialization, for empty inputs or
+    changed weights), the context [B,H,Tq,Dv] of `inputs`, its weights [B,H,Tq,Tk] (None if not
+    requested, recorded or computed anyway) and the history for the next queries; raises UserError
+    if the kernel cannot.
 
     During initialization the kernel is always plain: the parameters of a score are made where it is
     first called. A look without rows, queries or keys also uses the plain kernel: there is nothing

@@ -26,9 +26,9 @@ class Windows:
 
     def refuses(self, inputs: AttentionInputs) -> str | None:
         """Returns None if gathering the keys in each query's window can compute the attention
-        `inputs` and saves work (a `Local` alignment with the same windows for all heads, of at most
-        half of the keys, keys at 0, 1, ..., values without positions, no dropout), else a message
-        (text) why not.
+        `inputs` and saves work (a `Local` alignment with one window for all heads of a query, of at
+        most half of the keys, keys at 0, 1, ..., 1 or H heads of values without positions, no
+        dropout), else a message (text) why not.
         """
         view, heads, shared = inputs.view, _heads(inputs), inputs.values.shape[1]
         align = inputs.align

@@ -55,9 +55,9 @@ def refusal(score: type) -> str:
 
 
 def pairs_of(score: Score, history: History | None) -> Callable[[Any, Any, jax.Array], jax.Array]:
-    """Returns a function of queries [B,K,H/K,A], keys [B,K,Tk,A] and key positions that computes
-    their scores: `score.pairs` itself, or, if `history.score` is not None, the same with this state
-    of earlier queries passed on.
+    """Returns a function of queries [B,K,n,A] (n of H/K heads and Tq queries), keys [B,K,Tk,A] and
+    key positions that computes their scores [B,K,n,Tk]: `score.pairs` itself, or, if
+    `history.score` is not None, the same with this state of earlier queries passed on.
     """
     if history is None or history.score is None:
         return score.pairs

@@ -71,8 +71,8 @@ class Indexer(nn.Module):
 
     def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
         """Computes the rating [B,Tq,Tk] float32 of every key for every query, sum over index heads
-        h of s_h relu(p_h^T r), from the query [B,Tq,dq], projected to p and s, and index keys r
-        [B,1,Tk,A]; no gradient reaches the query.
+        h of s_h relu(p_h^T r), from the query [B,Tq,dq], projected to p and to s (times 1 /
+        sqrt(heads width)), and index keys r [B,1,Tk,A]; no gradient reaches the query.
         """
         query = jax.lax.stop_gradient(query)
         p = self.w_query(query).reshape(*query.shape[:2], self.heads, self.width)

@@ -144,9 +144,10 @@ class NativeSparse(Attention):
     def remember(  # type: ignore[override]
         self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
     ) -> SparseMemory:
-        """Computes keys and values of a source [B,T,ds] that begins at position 0, and returns them
-        in a `SparseMemory`, with their sums and the number of real tokens for every `stride`
-        tokens. See `Attention.remember`.
+        """Computes keys and values of a source [B,T,ds] that begins at position 0, and returns in a
+        `SparseMemory` those of the selected and the window branch, and of the compressed branch
+        only the sums, with the number of real tokens, for every `stride` tokens. See
+        `Attention.remember`.
         """
         filled, length = written(source, valid, capacity)
         slots = filled.shape[1]
@@ -168,9 +169,9 @@ class NativeSparse(Attention):
     def extend(
         self, memory: SparseMemory, source: jax.Array, valid: jax.Array | None = None
     ) -> SparseMemory:
-        """Returns the memory with the keys and values of more tokens, source [B,t,ds], appended,
-        and with these added to its sums and counts for every `stride` tokens. See
-        `Attention.extend`.
+        """Returns the memory with keys and values of more tokens, source [B,t,ds]: those of the
+        selected and the window branch appended, those of the compressed branch added to its sums
+        and counts for every `stride` tokens. See `Attention.extend`.
         """
         keys, values = self.projected(source, memory.following(source.shape[1]))
         real = jnp.ones(source.shape[:2], bool) if valid is None else valid

@@ -90,7 +90,11 @@ class Single(HeadsAttention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> SingleMemory:
-        """See `Attention.remember_pairs`."""
+        """Creates the memory of one head from two arrays, `keys` [B,Tk,dk] and `values`
+        [B,Tk,width], which stay unprojected but for the score's part for keys, and notes the width
+        of the keys in it; raises UserError for other widths of values. See
+        `Attention.remember_pairs`.
+        """
         memory = super().remember_pairs(keys, values, valid, capacity, positions)
         return memory.replace(key_width=self.key_width(keys.shape[-1]))  # type: ignore[no-any-return]
 

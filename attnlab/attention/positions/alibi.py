@@ -32,7 +32,10 @@ class Alibi(PositionScheme):
     hooks = frozenset({"score"})
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
-        """See `PositionScheme.bias`: -m_h |i - j|, float32 [1 or B,H,Tq,Tk]."""
+        """Computes the bias -m_h |i - j| `strength`, float32 [1 or B,H,Tq,Tk], of the positions i
+        and j in the view, m_h the fixed slope of each head; of q only shape and dtype are used,
+        `scale` is not. See `PositionScheme.bias`.
+        """
         slope = jnp.asarray(slopes(q.shape[1]), inner_dtype(q))[:, None, None] * self.strength
         distance = jnp.abs(view.rows - view.columns)
         return -(slope * distance.astype(slope.dtype))

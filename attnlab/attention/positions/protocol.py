@@ -39,8 +39,8 @@ class PositionScheme(nn.Module):
         return None
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Hook "embedding": x [B,T,d] at absolute positions [T] or [B,T], 0 at the first token,
-        to [B,T,d].
+        """Hook "embedding": computes [B,T,d] from x [B,T,d] at absolute positions [T] or [B,T], 0
+        at the first token; this base returns x unchanged.
         """
         return x
 
@@ -49,14 +49,14 @@ class PositionScheme(nn.Module):
         return q
 
     def of_key(self, k: jax.Array, j: jax.Array) -> jax.Array:
-        """Hook "query_key": k [B,K,Tk,D] at positions j, [Tk] or [B,Tk], to [B,K,Tk,D]; it is what
-        a memory keeps.
+        """Hook "query_key": computes [B,K,Tk,D], which a memory keeps, from k [B,K,Tk,D] at
+        positions j, [Tk] or [B,Tk]; this base returns k unchanged.
         """
         return k
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array | None:
-        """Hook "score": q [B,H,Tq,D], unscaled and before `of_query`, to a bias broadcastable to
-        [B,H,Tq,Tk]; None for none.
+        """Hook "score": from q [B,H,Tq,D], unscaled and before `of_query`, computes a bias
+        broadcastable to [B,H,Tq,Tk], or None for none, which is what this base returns.
 
         Args:
           q: queries of any block of a look.
@@ -67,15 +67,16 @@ class PositionScheme(nn.Module):
         return None
 
     def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
-        """Hook "value": weights [B,H,Tq,Tk] to a term [B,H,Tq,width] that is added to the context;
-        None for none.
+        """Hook "value": computes from weights [B,H,Tq,Tk] a term [B,H,Tq,width] that is added to
+        the context, or None for none, which is what this base returns.
         """
         return None
 
     def of_rows(
         self, q: jax.Array, scores: jax.Array, mask: jax.Array | None, view: View, scale: float
     ) -> jax.Array:
-        """Hook "row": scores [B,H,Tq,Tk] to scores.
+        """Hook "row": computes new scores from scores [B,H,Tq,Tk]; this base returns them
+        unchanged.
 
         Args:
           q: [B,H,Tq,D], all queries of a look, unscaled and before `of_query`.

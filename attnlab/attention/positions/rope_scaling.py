@@ -67,7 +67,10 @@ class Ntk(Linear):
     """A longer base: the highest frequency stays, the lowest is divided by the factor."""
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
-        """See `Unscaled.frequencies`."""
+        """Returns the angles per position, float64 [R/2], of `width` = R turned channels with the
+        rotary base `base`, divided by powers of the factor that rise from 0 for the first pair of
+        channels to 1 for the last. See `Unscaled.frequencies`.
+        """
         return Unscaled.frequencies(self, base, width) * self.factor ** -(
             np.arange(0, width, 2) / max(width - 2, 1)
         )
@@ -101,7 +104,10 @@ class Yarn(Linear):
             )
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
-        """See `Unscaled.frequencies`."""
+        """Returns the angles per position, float64 [R/2], of `width` = R turned channels with the
+        rotary base `base`: unchanged for pairs of channels up to the lower of the `bounds`, divided
+        by the factor from the upper on, a linear mix between. See `Unscaled.frequencies`.
+        """
         low, high = self.bounds(base, width)
         ramp = np.clip((np.arange(width // 2) - low) / max(high - low, 1), 0.0, 1.0)
         unscaled = Unscaled.frequencies(self, base, width)
@@ -143,7 +149,11 @@ class Llama3(Linear):
         _ordered("llama3", self.length, low=self.low, high=self.high)
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
-        """See `Unscaled.frequencies`."""
+        """Returns the angles per position, float64 [R/2], of `width` = R turned channels with the
+        rotary base `base`: unchanged for those that turn `high` times or more in `length`
+        positions, divided by the factor for `low` times or fewer, a linear mix between. See
+        `Unscaled.frequencies`.
+        """
         unscaled = Unscaled.frequencies(self, base, width)
         turns = self.length * unscaled / (2 * math.pi)  # L0 / w
         ramp = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)

@@ -92,8 +92,9 @@ class SyntaxRelative(Shaw):
     trees = True
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
-        """See `PositionScheme.bias`: scale * q_i . (a^K of the sentence + b^K of the tree), float32
-        [B,H,Tq,Tk].
+        """Computes the bias scale * q_i . (a^K + b^K), float32 [B,H,Tq,Tk], for queries q
+        [B,H,Tq,D], with learned vectors a^K of the distance in the sentence and b^K of that in the
+        tree. See `PositionScheme.bias`.
         """
         rows = self.tree_rows(view, len(q))
         of_tree = key_part(q, self.table("tree_keys", q.shape[-1]), rows)

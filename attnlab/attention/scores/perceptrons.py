@@ -251,7 +251,9 @@ class Coverage(Additive):
 
     @nn.compact
     def of_key(self, k: jax.Array) -> jax.Array:
-        """See `Score.of_key`; with fertility the last number is k . u_f."""
+        """Projects keys k [B,K,Tk,dk] to [B,K,Tk,A], A = `hidden`, or, if `fertility` is not 0, to
+        [B,K,Tk,A+1], whose last number is k . u_f with u_f learned. See `Score.of_key`.
+        """
         if not self.fertility:
             return self.w_key(k)
         kernel = self.param("fertile", nn.initializers.zeros, (k.shape[-1], 1))
@@ -260,7 +262,10 @@ class Coverage(Additive):
     def pairs(
         self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None
     ) -> jax.Array:
-        """See `Score.pairs`; `past` [B,H,Tq,Tk] is the coverage before each query, None for zero."""
+        """Computes the additive scores [B,H,Tq,Tk] float32 of queries q and keys k, with the
+        coverage before each query, `past` [B,H,Tq,Tk] (None for zero), times a learned vector
+        inside the tanh; positions j are not used. See `Score.pairs`.
+        """
         if past is None:
             return perceptron(q, k[..., : self.hidden], self.v)
         coverage = past[..., None] * widened(self.of_covered)

@@ -94,7 +94,7 @@ def same_width(name: str, query_width: int, key_width: int) -> None:
 
 def above_zero(name: str, field: str, value: float) -> None:
     """Raises `UserError`, with the name of the score, unless the value of its field `field` is a
-    number above 0.
+    finite number above 0.
     """
     if not 0.0 < value < math.inf:
         raise UserError(f"score {name}: {field}={value}, must be a number above 0")
@@ -133,7 +133,9 @@ class ScaledDot(Dot):
     over: float = 0.0
 
     def scale(self, width: int) -> float:
-        """1 / sqrt(D), or what is set."""
+        """Returns the factor 1 / sqrt(D) of inner products, D the field `over`, or `width` if that
+        is 0; raises `UserError` if `over` is negative or not finite.
+        """
         if not 0.0 <= self.over < math.inf:
             raise UserError(f"score scaled_dot: over={self.over}, must be a number of at least 0")
         return float((self.over or width) ** -0.5)

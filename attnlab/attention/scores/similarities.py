@@ -61,7 +61,10 @@ class Cosine(Dot):
         return unit(k, self.epsilon).astype(k.dtype)
 
     def sharpness(self, q: jax.Array) -> jax.Array | float:
-        """beta for queries [B,H,Tq,D]: a number, [1] or [B,H,Tq,1], float32."""
+        """Returns beta for queries [B,H,Tq,D], float32: the number `beta` if the field `strength`
+        is "fixed", a learned array [1] if "learned", or [B,H,Tq,1] computed from each query if
+        "emitted".
+        """
         if self.strength == "fixed":
             return self.beta
         return self.positive(widened(self.emit(q)) if self.strength == "emitted" else 0.0)
@@ -97,7 +100,9 @@ class Euclidean(Score):
         return q
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Score.pairs`."""
+        """Computes the negative distances -|q_i - k_j|, float32 [B,H,Tq,Tk], of queries q and keys
+        k, with gradient 0 where they are equal; positions j are not used. See `Score.pairs`.
+        """
         square = squared_distance(q, k)
         distinct = square > 0.0
         return -jnp.where(distinct, jnp.sqrt(jnp.where(distinct, square, 1.0)), 0.0)
@@ -139,7 +144,9 @@ class Gaussian(Score):
         return q
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Score.pairs`."""
+        """Computes -|q_i - k_j|^2 / (2 tau), float32 [B,H,Tq,Tk], of queries q and keys k, with tau
+        fixed or learned as the field `spread` says; positions j are not used. See `Score.pairs`.
+        """
         return squared_distance(q, k) / (
             -2.0 * (self.tau if self.spread == "fixed" else self.positive())
         )

@@ -73,6 +73,9 @@ class SoftCapped(Score):
     def pairs(
         self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None
     ) -> jax.Array:
-        """See `Score.pairs`."""
+        """Computes the scores [B,H,Tq,Tk] of the score inside for queries q and keys k at positions
+        j (with the earlier weights `past`, if given), capped to cap tanh(score / cap); those near
+        `NEVER` stay as they are. See `Score.pairs`.
+        """
         scores = self.inside.pairs(q, k, j, *(() if past is None else (past,)))
         return jnp.where(scores > 0.5 * NEVER, self.cap * jnp.tanh(scores / self.cap), scores)

@@ -46,8 +46,8 @@ class Rule:
         raise NotImplementedError
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
-        """False only if certainly no query at i0 <= i < i1 sees a key at j0 <= j < j1; both ranges
-        hold something.
+        """Returns False only if certainly no query at i0 <= i < i1 sees a key at j0 <= j < j1; both
+        ranges hold something; this base always returns True.
         """
         return True
 
@@ -62,8 +62,8 @@ class Rule:
 
     @property
     def window(self) -> int | None:
-        """The least w such that certainly no query sees a key that stands w or more before it; None
-        if there may be none.
+        """Returns the least w such that certainly no query sees a key that stands w or more before
+        it, or None if there may be none, as always in this base.
         """
         return None
 
@@ -115,7 +115,9 @@ class AllOf(Rule):
     rules: tuple[Rule, ...]
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
+        """Returns whether every one of the rules lets the queries at positions i see the keys at
+        positions j: a bool array [1 or B,1 or H,1 or tq,1 or tk]. See `Rule.allows`.
+        """
         first, *masks = (rule.allows(i, j) for rule in self.rules)
         for other in masks:
             first = first & other
@@ -171,7 +173,9 @@ class AnyOf(_OneOf):
     """
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
+        """Returns whether at least one of the rules lets the queries at positions i see the keys at
+        positions j: a bool array [1 or B,1 or H,1 or tq,1 or tk]. See `Rule.allows`.
+        """
         first, *masks = (rule.allows(i, j) for rule in self.rules)
         for other in masks:
             first = first | other
@@ -329,8 +333,9 @@ class Stride(Rule):
 
 
 def dilated(width: int, dilation: int) -> Rule:
-    """The dilated window: `width` keys on each side at gaps of `dilation`, the query's own counted,
-    j = i + dilation m, |m| < width.
+    """Builds the rule of the dilated window: `width` keys on each side at gaps of `dilation`, the
+    query's own counted, j = i + dilation m, |m| < width; raises UserError if one of the two is
+    below 1.
     """
     at_least(1, "dilated", width=width, dilation=dilation)
     return Window((width - 1) * dilation + 1) & Stride(dilation)

@@ -136,7 +136,7 @@ class Induction(Drawn):
     limits = {"length": (2,), "tested": (0,), "symbols": (2,)}
 
     def __post_init__(self) -> None:
-        """Raises `UserError` if `tested` is 1, besides the checks of `Sized`."""
+        """Raises `UserError` unless `tested` is 0 or at least 2, besides the checks of `Sized`."""
         super().__post_init__()
         if self.tested:
             within("tested", self.tested, 2)

@@ -117,8 +117,8 @@ class MultiQueryRecall(Drawn):
         return Row(tuple(words), tuple(answers), tuple(groups[place] for place in sorted(groups)))
 
     def _gaps(self, draw: random.Random, space: int, count: int) -> list[int]:
-        """Draws `count` different numbers below `space` by weight, in random order: the indices of
-        the smallest of exponential variables with these rates.
+        """Draws `count` different numbers below `space`, number n with the weight `power` x (n + 1) **
+        (`power` - 1), and returns them in random order.
         """
         rates = (self.power * place ** (self.power - 1.0) for place in range(1, space + 1))
         waits = [-math.log(1.0 - draw.random()) / rate for rate in rates]
@@ -126,7 +126,7 @@ class MultiQueryRecall(Drawn):
         return draw.sample(chosen, count)
 
     def guesses(self, rows: list[Row]) -> dict[str, float]:
-        """Returns the expected accuracy of a random guess among the values of the text."""
+        """Returns {"a value of the text": accuracy}, that of a random guess among a text's values."""
         counts = [sum(map(bool, row.answers)) for row in rows]
         return {"a value of the text": len(rows) / sum(counts)}
 

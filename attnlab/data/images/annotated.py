@@ -90,8 +90,8 @@ class AnnotatedData(Pictures[Row]):
     ground: ClassVar[tuple[str, ...]] = ()
 
     def learn(self, by_split: Mapping[str, Boxed | Segmented]) -> Learned:
-        """Returns the shape, mean and deviation of the training images, and the classes, `ground`
-        first. See `Dataset.learn`.
+        """Returns a `Learned` with the shape, mean and deviation of the training images, and the
+        classes, `ground` first. See `Dataset.learn`.
         """
         train = by_split["train"]
         return Learned().with_images(train.images, (*self.ground, *train.classes))

@@ -30,8 +30,8 @@ class BoxedData(AnnotatedData[Judged]):
     such_as = "scenes or coco_boxes"
 
     def about(self, split: str) -> str:
-        """Returns one line of text about a split: the number and size of images, and the numbers of
-        classes and objects. See `Pictures.about`.
+        """Returns one line of text about a split: the number and size of images, the numbers of
+        classes and of objects, and the most objects of one image. See `Pictures.about`.
         """
         labels = self.labels(split)
         counts = (labels > 0).sum(axis=1)
@@ -108,9 +108,9 @@ class BoxedData(AnnotatedData[Judged]):
 
 
 def _all_boxes(content: Boxed) -> list[Judged]:
-    """Returns for each image the boxes [M,4] (row and column of the middle, height, width, as
-    shares of the image), class numbers [M] from 0 and crowd flags [M] of all its objects, also of
-    those not learned, for scoring.
+    """Returns a list with a tuple for each image: boxes [M,4] (row and column of the middle, height,
+    width, as shares of the image), class numbers [M] from 0 and crowd flags [M] of all its objects,
+    also of those not learned, for scoring.
     """
     numbers = {label: number for number, label in enumerate(content.classes)}
     sides, judged = np.tile(np.array(content.images.shape[1:3], np.float64), 2), []

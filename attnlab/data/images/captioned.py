@@ -42,15 +42,15 @@ class CaptionData(Dataset[str]):
         return content
 
     def learn(self, by_split: Mapping[str, Captioned]) -> Learned:
-        """Trains the vocabulary on the training captions and computes the shape, mean and deviation
-        of the images. See `Dataset.learn`.
+        """Trains the vocabulary on the training captions and returns a `Learned` with it and the
+        shape, mean and deviation of the images. See `Dataset.learn`.
         """
         images, captions, _ = by_split["train"]
         vocabulary = Vocabulary.train(captions, **self.settings.arguments)
         return Learned(target=vocabulary).with_images(images)
 
     def encoded(self, content: Captioned, split: str) -> Split:
-        """Encodes a split as the columns "source" (images) and "target" (ids of captions); raises
+        """Encodes a split as a `Split` with "source" (images) and "target" (ids of captions); raises
         `UserError` if the images differ in shape from training. See `Dataset.encoded`.
         """
         images, captions, shown = content
@@ -122,8 +122,8 @@ class CaptionFolder(ImageFiles):
 
 
 def _lines(path: Path) -> list[tuple[str, str, str]]:
-    """Returns for each line of a captions file that is not blank its location for error messages,
-    its image name and its caption; raises `UserError` if a line lacks the name or the caption, or
+    """Returns a list of (location for error messages, image name, caption), one for each line of a
+    captions file that is not blank; raises `UserError` if a line lacks the name or the caption, or
     if all lines are blank.
     """
     if path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):

@@ -37,8 +37,8 @@ def in_parallel(read: Callable[[Cell], Read], cells: Iterable[Cell]) -> list[Rea
 
 def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], key: object) -> np.ndarray:
     """Returns the arrays that `read` makes of files or bytes (`cells`), such as images, stacked as
-    [N,...]: from the cache if an equal `key` and unchanged files are in it, else read and written
-    to it; raises `UserError` if their sizes differ.
+    [N,...]: from the cache on disk if an equal `key` and unchanged files are in it, else read and,
+    if possible, written to it; raises `UserError` if their sizes differ.
 
     Args:
       cells: the files, paths or bytes; or tuples of several from which one array is made.

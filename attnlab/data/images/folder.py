@@ -111,8 +111,8 @@ class ImageFolder(ImageFiles):
         return self.fitted(read_image(path, 0, self.grey))
 
     def fitted(self, image: np.ndarray) -> np.ndarray:
-        """Resizes an image, uint8 [H,W,C], as the settings say, and returns its centre crop of side
-        x side pixels, or all of it if `side` is 0.
+        """Resizes an image, uint8 [H,W,C], to `resize` (height and width, or the shorter side; empty:
+        side x side) and returns its centre crop of side x side pixels; if `side` is 0 all of it.
         """
         size: tuple[int, ...] = self.resize or (self.side, self.side)
         if len(size) == 1:  # the longer side as torchvision and transformers round it
@@ -125,7 +125,8 @@ class ImageFolder(ImageFiles):
         return image[top : top + self.side, left : left + self.side]
 
     def images(self, split: str) -> Labelled:
-        """Reads the images of `split`, resized, each labelled with the name of its folder.
+        """Reads the images of `split` and returns them as `Labelled`, resized, each labelled with the
+        name of its folder; without a folder "valid", some training images are held out for it.
 
         Raises:
           UserError: no folder for the split or no class in it, a class without an image, a file

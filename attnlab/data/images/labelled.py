@@ -62,8 +62,8 @@ class ImageData(Pictures[str]):
     pretrained: Learned | None = None
 
     def checked(self, content: Labelled, split: str) -> Labelled:
-        """Returns the images of a split with their labels as str; raises `UserError` unless they
-        are uint8 [N,H,W,C] with as many labels. See `Dataset.checked`.
+        """Returns the images of a split and their labels, made str, as `Labelled`; raises `UserError`
+        unless they are uint8 [N,H,W,C] with as many labels. See `Dataset.checked`.
         """
         where, images, labels = self.where(split), content.images, list(map(str, content.labels))
         check_images(images, where)

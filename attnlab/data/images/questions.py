@@ -108,8 +108,8 @@ class QuestionData(Dataset[Question]):
 
     def checked(self, content: Asked, split: str) -> Asked:
         """Returns the questions of a split unchanged, with a function that loads the images once
-        and checks them; raises `UserError` for no question or a blank text, and on loading for
-        images that are not uint8 [N,H,W,C]. See `Dataset.checked`.
+        and checks them; raises `UserError` for no question at all or a blank question or answer,
+        and on loading for images that are not uint8 [N,H,W,C]. See `Dataset.checked`.
         """
         where = self.where(split)
         if not content.questions:
@@ -130,8 +130,9 @@ class QuestionData(Dataset[Question]):
         return Asked(content.questions, functools.cache(images))
 
     def learn(self, by_split: Mapping[str, Asked]) -> Learned:
-        """Trains the vocabulary on the training questions, and computes the answers (as classes)
-        and the shape, mean and deviation of the images. See `Dataset.learn`.
+        """Trains the vocabulary on the training questions, loads their images, and returns a
+        `Learned` with the vocabulary, the answers (as classes) and the shape, mean and deviation of
+        the images. See `Dataset.learn`.
         """
         questions, images = by_split["train"]
         classes = classes_of((row.answer for row in questions), in_order)
@@ -146,8 +147,8 @@ class QuestionData(Dataset[Question]):
         return Prior(train.questions)
 
     def encoded(self, content: Asked, split: str) -> Split:
-        """Loads the images of a split and encodes its questions as columns, with its fingerprint.
-        See `Dataset.encoded`.
+        """Loads the images of a split and returns its questions as a `Split`, encoded by `encode`,
+        with its fingerprint. See `Dataset.encoded`.
         """
         rows, images = content.questions, content.images()
         examples = encode(self.learned, images, rows, self.where(split))
@@ -159,7 +160,7 @@ class QuestionData(Dataset[Question]):
 
     def about(self, split: str) -> str:
         """Returns one line of text about a split: the numbers of questions, images, tokens, unknown
-        tokens and answers, and the accuracy of each guess.
+        tokens and different answers in training, the image size, and the accuracy of each guess.
         """
         questions, special = self.rows[split], self.vocabulary.special
         ids = self.examples[split].packed("question").ids
@@ -176,8 +177,8 @@ def encode(
     learned: Learned, images: np.ndarray, questions: Sequence[Question], where: str
 ) -> Examples:
     """Encodes questions as `Examples` with "image" (stored once per image), "question" (ids) and
-    "label" (answer number from 1; answers unknown from training share one extra number, and are
-    logged).
+    "label" (answer number from 1; answers unknown from training share one extra number and are
+    logged, or raise `UserError` if all are unknown).
 
     Raises:
       UserError: images of another size, a question about one that is not there, or no answer that

@@ -69,12 +69,12 @@ class ImageRows(Resized, Rows):
             check_classes(self.classes)
 
     def images(self, split: str) -> Labelled:
-        """Returns the images of a split, each with its label."""
+        """Returns the images of a split as `Labelled`, each with its label as a text in one line."""
         rows = self.rows(split, "images")
         return Labelled(self._images(rows), [in_line(row["label"]) for _, row in rows])
 
     def captions(self, split: str) -> Captioned:
-        """Returns the images of a split, each with its caption; one with several once for each."""
+        """Returns the images of a split as `Captioned`, one with several captions once for each."""
         rows = self.rows(split, "captions")
         texts = [self._texts(where, "caption", row["caption"]) for where, row in rows]
         several = [row for row, of_row in zip(rows, texts, strict=True) for _ in of_row]
@@ -119,14 +119,16 @@ class ImageRows(Resized, Rows):
         return Segmented(self._images(rows), masks()[index], self.classes)
 
     def visual_questions(self, split: str) -> Asked:
-        """Returns the questions of a split about its images, of which each is read once."""
+        """Returns the questions of a split as `Asked`, with a function that reads their images."""
         rows = self.rows(split, "visual_questions")
         images, index = self._read_once(rows, self._pixels, (self.side, self.grey))
         texts = [(in_line(row["question"]), in_line(row["answer"])) for _, row in rows]
         return Asked([Question(n, *pair) for n, pair in zip(index, texts, strict=True)], images)
 
     def _percents(self, rows: Sequence[Record]) -> list[float]:
-        """Returns where each row is drawn, by the content of its image; see `drawn_by`."""
+        """Returns where each row is drawn, a list of percents, by the content of its image, or by its
+        first column if `drawn_by` is "name".
+        """
         if self.drawn_by == "name" or not rows:
             return super()._percents(rows)
         digests, index = self._read_once(rows, _digest, "digest")
@@ -174,9 +176,9 @@ class ImageRows(Resized, Rows):
         key: object,
         columns: Sequence[str] = ("image",),
     ) -> tuple[Callable[[], np.ndarray], list[int]]:
-        """Returns a function that gives the array of what `read` makes of each different image in
-        the `columns` of rows (cached by `key`), and for each row the number of its image in this
-        array.
+        """Returns a pair: a function that reads, or takes from the cache by `key`, one array of what
+        `read` makes of the images in the `columns` of each different row, and a list with the
+        number of each row's part in this array.
 
         Args:
           rows: of `columns`.

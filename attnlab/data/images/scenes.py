@@ -142,8 +142,8 @@ class Scenes(Painted):
         return Segmented(self.pictures(split, scenes), masks, self.labels)
 
     def caption(self, scene: Scene) -> list[tuple[str, int]]:
-        """Returns the words of a scene's caption, each with the number of the object it describes,
-        or -1 for words between objects.
+        """Returns the caption of a scene as a list of (word, number of the object that it describes,
+        or -1 for words between objects).
         """
         things = scene.things
         separator = ["and"]

@@ -133,8 +133,9 @@ class SegmentedData(AnnotatedData[int]):
         return super().about(split) + " of pixels"
 
     def checked(self, content: Segmented, split: str) -> Segmented:
-        """Returns the images and masks of a split unchanged; raises `UserError` unless the masks
-        are [N,H,W] with valid class numbers and a labelled pixel. See `Dataset.checked`.
+        """Returns the images and masks of a split unchanged; raises `UserError` for bad images or
+        number of classes, or unless the masks are [N,H,W] with numbers from -1 to that of the last
+        class and a labelled pixel. See `Dataset.checked`.
         """
         where, (images, masks, classes) = self.where(split), content
         check_images(images, where)

@@ -201,7 +201,7 @@ class Shapes(Painted):
         return list(self.apart(split, lambda: Scene((self._draw_thing(draw),)), repr))
 
     def images(self, split: str) -> Labelled:
-        """Draws the images of `split`, each with the label of its object."""
+        """Draws the images of `split` as `Labelled`, each with the label of its object."""
         scenes = self.scenes(split)
         return Labelled(
             self.pictures(split, scenes), [self.labelled_as(scene.things[0]) for scene in scenes]

@@ -48,8 +48,8 @@ class TfdsImages(Prepared, ImageFiles):
     side: int = 32
 
     def images(self, split: str) -> Labelled:
-        """Reads the images of `split`, each with its label, without those that have none. Never
-        downloads.
+        """Reads the images of `split` and returns them as `Labelled`, each with its label, without
+        those that have none. Never downloads.
 
         Raises:
           UserError: unknown dataset, split or feature, a dataset that is not prepared or is
@@ -58,8 +58,8 @@ class TfdsImages(Prepared, ImageFiles):
         return Labelled(*self._with_texts(split, "label", self._labels))
 
     def captions(self, split: str) -> Captioned:
-        """Reads the images of `split`, each with a caption; an image with several is repeated, once
-        per caption.
+        """Reads the images of `split` and returns them as `Captioned`; an image with several captions
+        is repeated, once per caption, and one with none left out.
 
         Raises:
           UserError: as for `images`; also a feature that is no text.

@@ -107,8 +107,8 @@ def _csv_rows(
     path: Path, text: io.TextIOBase, columns: Sequence[str], separator: str
 ) -> Iterator[Record]:
     """Yields each row of a CSV or TSV text as (location for messages, cells by the column names in
-    the first line), without blank lines; raises `UserError` for a row with more or fewer cells or
-    for a missing column.
+    the first line), without blank lines; raises `UserError` for a row with more or fewer cells, a
+    column that is missing or there twice, or wrong quotes.
     """
     csv.field_size_limit(_LONGEST)
     quoting = csv.QUOTE_NONE if form_of(path) == "tsv" else csv.QUOTE_MINIMAL

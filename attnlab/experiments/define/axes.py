@@ -91,7 +91,7 @@ def rows(points: Mapping[str, Mapping[str, Any]]) -> Axis:
 def cross(*axes: Axis) -> Axis:
     """Returns an axis (a tuple of `Point`) of every combination of one point from each axis,
     overrides united and names joined, the last axis changing fastest; raises `UserError` if two
-    axes set the same key.
+    axes set the same key, one is empty, or there are too many combinations.
 
     Raises:
       UserError: two axes set the same key, or one is empty.
@@ -179,8 +179,8 @@ def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any]]:
     """Returns the values of each setting as a list, in the order of `settings`, with lists among
-    the values as tuples; raises `UserError`, which begins with `where`, for no setting, no values,
-    a repeated value, or one that no config can hold.
+    the values as tuples; raises `UserError`, which begins with `where`, for no setting, a bad name,
+    no values, a repeated value, or one that no config can hold.
     """
     if not isinstance(settings, Mapping) or not settings:
         raise UserError(

@@ -170,8 +170,8 @@ class InlineExperiment:
         return f"How do settings of {what} compare?" if compare else once
 
     def _command(self) -> str:
-        """Returns the `sweep` command line with these flags, to be written at the top of the
-        experiment file.
+        """Returns the `sweep` command line with these flags, except the overrides, and without
+        backslashes and triple quotes, to be written at the top of the experiment file.
         """
         flags = [("config", self.config)]
         for name in ("grid", "without", "tune", "search"):

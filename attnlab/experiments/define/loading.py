@@ -126,8 +126,8 @@ def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Expe
 
 
 def check(experiment: Experiment) -> None:
-    """Checks all parts of an experiment that need no model (names, axes, seeds, metrics, budget,
-    claim); raises `UserError` at the first mistake.
+    """Checks all parts of an experiment that need no model (such as names, axes, seeds, metrics,
+    budget and claim), and that its config file exists; raises `UserError` at the first mistake.
 
     Raises:
       UserError: the first mistake, with its name, the value and what would be valid.
@@ -180,7 +180,7 @@ def _check_axis(name: str, axis: Any) -> list[str]:
 
 def _check_keys(experiment: Experiment) -> None:
     """Raises `UserError` if a setting is both compared and tuned, the seed is among the settings,
-    or both `search` and `tune` are given.
+    both `search` and `tune` are given, or `search` is no `Search`.
     """
     if experiment.search is not None:
         if experiment.tune:
@@ -259,8 +259,9 @@ def _check_budget(budget: Any, compare: Axis) -> None:
 
 
 def _check_claim(claim: Any, variants: Iterable[str]) -> None:
-    """Raises `UserError` at the first mistake in a claim: a variant that is not compared, weights
-    that do not add up to 0, an unknown measure.
+    """Raises `UserError` at the first mistake in a claim, such as a variant that is not compared,
+    weights that do not add up to 0 or are all 0, a number that is not finite, or an unknown derived
+    measure.
     """
     if not isinstance(claim, Claim) or not isinstance(claim.statement, str) or not claim.contrasts:
         raise UserError(
@@ -293,9 +294,9 @@ def _is_number(value: Any) -> bool:
 
 
 def definition(experiment: Experiment, file: str) -> dict[str, Any]:
-    """Returns everything that defines an experiment as a dict of plain JSON values with the fields
-    of `Plan`, defaults filled in; its name comes from `file`, the path and argument of the
-    experiment file.
+    """Returns everything that defines an experiment as a dict of plain JSON values, named as the
+    fields of `Plan` and with defaults filled in; its name comes from `file`, the path and argument
+    of the experiment file.
 
     Args:
       experiment: checked.

@@ -17,8 +17,8 @@ OF_A_TASK = ("config", "base", "tune", "select", "measure", "budget", "claim", "
 
 def on_task(experiment: Experiment, name: str) -> Experiment:
     """Returns a copy of the experiment on its task `name` alone, whose fields replace the
-    experiment's and whose `base` is laid over its base; returns it unchanged for ""; raises
-    `UserError` for an unknown or invalid task.
+    experiment's, with `base` laid over its base and the name added to its question; returns it
+    unchanged for ""; raises `UserError` for an unknown or invalid task.
 
     Raises:
       UserError: it has one task or no such task, or the task sets what no task may, or nothing.

@@ -69,7 +69,7 @@ class Builder:
 
     def config(self, overrides: Mapping[str, Any]) -> Settings:
         """Returns the resolved config with overrides, checked as `train` checks it before it reads
-        data; cached.
+        data; the same overrides are resolved once.
 
         Raises:
           UserError: anything wrong with it.
@@ -93,9 +93,10 @@ class Builder:
         return self.built(config)
 
     def built(self, config: Settings) -> Any:
-        """Returns the task of a config with its data, without its batches; the last one is cached.
-        Parameters ask for no more, and a budget counts them at many sizes: the batches of an epoch
-        may take longer than the shapes.
+        """Returns the task of a config with its data (read at the first call), without its batches;
+        the last task is stored, and returned again for the same config. Parameters ask for no more,
+        and a budget counts them at many sizes: the batches of an epoch may take longer than the
+        shapes.
         """
         whole = _key(config)
         if whole != self._last[0]:
@@ -103,7 +104,9 @@ class Builder:
         return self._last[1]
 
     def _batches(self, config: Settings) -> Any:
-        """Returns the training batches of a config's task; the last ones are cached."""
+        """Returns the training batches of a config's task; the last ones are stored, and returned
+        again for the same config.
+        """
         whole = _key(config)
         if whole != self._ordered[0]:
             self._ordered = whole, self.built(config).batches(config.training.accumulate)
@@ -126,7 +129,8 @@ class Builder:
 
     def count(self, config: Settings, what: str) -> float:
         """Returns the number of parameters of a config's model (`what` is "parameters") or the
-        FLOPs of its training step ("flops"), cached; reads the config's data the first time.
+        FLOPs of its training step ("flops"); counts once for all configs that differ only in
+        settings without effect on it, and reads the data the first time.
 
         Raises:
           UserError: see `task`.
@@ -138,8 +142,9 @@ class Builder:
         return self._counts[key]
 
     def work(self, config: Settings) -> Work:
-        """Returns the work (FLOPs and more) of a training step of a config, and the parameters that
-        get no gradient; cached.
+        """Returns the `Work` of a training step of a config (FLOPs and more, and the parameters
+        that get no gradient); computed once for all configs that differ only in settings without
+        effect on it.
 
         Raises:
           UserError: see `task`.

@@ -97,8 +97,9 @@ def check_kept(old: Plan, new: Plan, directory: Path) -> None:
 
 
 def _news(old: Plan, new: Plan) -> Iterator[str]:
-    """Yields texts that say what differs between two plans (base, variants, tuning, budget, seeds),
-    so that candidates or seeds of the old one are not in the new one.
+    """Yields texts that say what differs between two plans (settings of base and variants, `tune`,
+    `search`, `budget`, `select`, and seeds that are gone), so that candidates or seeds of the old
+    one are not in the new one.
     """
     for name in {**old.base, **new.base}:
         if (before := old.base.get(name)) != (now := new.base.get(name)):

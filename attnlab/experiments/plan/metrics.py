@@ -17,8 +17,9 @@ _READ = ("task", "data", "batch.longer", "batch.max_length")
 
 
 def check_metrics(plan: Plan, task: Any) -> None:
-    """Raises `UserError` unless the task has the plan's selection and measure scores with the right
-    mode, and the selection score fits what is tuned and, with a pruner, is known during training.
+    """Raises `UserError` unless the task has the scores of the plan's selection, measure and claim,
+    the first two with the right mode, and the selection score fits what is tuned and, with a
+    pruner, is known during training.
     """
     measures = {name: measure.better for name, measure in declared(task).items()}
     for contrast in plan.claim["contrasts"] if plan.claim else ():

@@ -209,7 +209,7 @@ class Plan(Asked):
     @classmethod
     def read(cls, directory: str | Path) -> "Plan | None":
         """Reads and returns the plan of a sweep folder; returns None if there is none, and raises
-        `UserError` if it is damaged.
+        `UserError` if it is damaged, of a newer version or unreadable.
 
         Raises:
           UserError: the file is damaged, or of a newer version.
@@ -224,8 +224,8 @@ class Plan(Asked):
 
     @classmethod
     def of_sweep(cls, directory: str | Path) -> "Plan":
-        """Reads and returns the plan of a sweep folder; raises `UserError` if there is none or it
-        is damaged.
+        """Reads and returns the plan of a sweep folder; raises `UserError` if there is none, or it
+        is damaged, of a newer version or unreadable.
 
         Raises:
           UserError: there is none, or it cannot be read.
@@ -239,8 +239,8 @@ class Plan(Asked):
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> "Plan":
-        """Parses and checks the text that `to_json` has written and returns its plan; `where` names
-        the text in messages.
+        """Parses and checks the text that `to_json` has written and returns its plan; raises
+        `UserError`, which calls the text `where`, if it is damaged or of a newer version.
 
         Raises:
           UserError: the text is damaged, or of a newer version.
@@ -256,8 +256,8 @@ class Plan(Asked):
 
     @classmethod
     def extend(cls, directory: str | Path, candidates: Iterable[Candidate]) -> "Plan":
-        """Adds candidates to `<directory>/plan.json` under its lock and returns the plan as it now
-        is.
+        """Adds the candidates that it lacks to `<directory>/plan.json` under its lock and returns
+        the plan as it now is; raises `UserError` if there is none.
 
         Raises:
           UserError: there is no plan, or it cannot be read.

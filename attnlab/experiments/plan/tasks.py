@@ -20,8 +20,8 @@ class Tasks(TypedDict):
 
 
 def read_tasks(directory: Path) -> Tasks | None:
-    """Reads `tasks.json`, the question and names of the tasks whose sweeps are in a folder; returns
-    None if it is no folder of several tasks.
+    """Reads `tasks.json` of a folder and returns it as a dict: its version, the question, and the
+    list of names of the tasks whose sweeps are there; returns None if there is no such file.
 
     Raises:
       UserError: the file is damaged.

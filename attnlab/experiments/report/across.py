@@ -102,8 +102,9 @@ def across(first: Path, second: Path) -> Across:
 
 
 def _common(first: Scale, second: Scale) -> Scale:
-    """Returns what is known of a measure in two sweeps: its bounds if they are the same (else
-    none), and the smaller count if both have one.
+    """Returns the `Scale` of a measure in two sweeps: that of the first if both have the same
+    bounds, with the smaller of the two counts of examples (None unless both have one); else a scale
+    without bounds and count.
     """
     if (first.low, first.high) != (second.low, second.high):
         return UNBOUNDED
@@ -114,9 +115,9 @@ def _common(first: Scale, second: Scale) -> Scale:
 def gap(
     first: Mapping[int, float], second: Mapping[int, float], paired: bool, scale: Scale = UNBOUNDED
 ) -> Gap:
-    """Returns the difference of means, second minus first, with its 95 % interval by the model of
-    both and whether it was paired by seed; neither may be empty. Unpaired seeds count as different
-    seeds.
+    """Returns the `Gap` of two variants' values by seed: the difference of means (second minus
+    first), its 95 % interval by the model of both, and whether the model paired them by seed, which
+    it may only if `paired`; neither may be empty.
     """
     apart = second if paired else {-1 - seed: value for seed, value in second.items()}
     family = Family({"first": first, "second": apart}, scale=scale)
@@ -160,8 +161,9 @@ def differing(sweeps: Across) -> Table:
 
 
 def as_csv(sweeps: Across) -> str:
-    """Returns the means, intervals and differences of two sweeps as CSV, one line for each pair of
-    variants; no number is rounded, a cell is empty where there is no number.
+    """Returns the means, intervals, numbers of seeds and differences of two sweeps as CSV, one line
+    for each pair of variants, with how it was compared and the remark; no number is rounded, a cell
+    is empty where there is no number.
     """
     figures = ("n", "mean", "low", "high")
     sides = [f"{side} {figure}" for side in ("first", "second") for figure in figures]
@@ -303,8 +305,9 @@ def _facts(records: Records) -> dict[str, str]:
 
 
 def _settings(sweeps: Across) -> list[tuple[str, ...]]:
-    """Returns the settings in which two sweeps differ, of the variants that both have, as (name,
-    first value, second value, variants); a difference that all variants share is listed once.
+    """Returns a tuple (name, first value, second value, variants) for each difference between the
+    settings of two sweeps, in the variants that both have; variants with the same difference share
+    one.
     """
     both = [
         (pair.name, pair.first.candidate, pair.second.candidate)
@@ -324,8 +327,9 @@ def _settings(sweeps: Across) -> list[tuple[str, ...]]:
 def write_across(
     first: Path, second: Path, file: Path | None = None, stream: TextIO | None = None
 ) -> Across:
-    """Compares two sweeps, prints the tables to `stream`, writes them to `file` unless it is None
-    (as CSV if it ends in ".csv", otherwise as Markdown), and returns the comparison.
+    """Compares two sweeps, prints two tables (the scores; what else differs) to `stream` (stdout by
+    default), writes both as Markdown to `file`, or only the first as CSV if its name ends in ".csv"
+    (None: writes no file), and returns the comparison.
 
     Raises:
       UserError: see `across`; a full disk.

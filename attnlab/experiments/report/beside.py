@@ -82,8 +82,8 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
 
 
 def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
-    """Returns, by row, the mean and interval of a measure on the test split, by the model of all
-    rows.
+    """Returns a mapping from the name of each row to the `Summary` (mean, interval, ...) of a
+    measure on the test split, by the model of all rows.
     """
     values = {row.name: scores(row.records, "test", name) for row in comparison.rows}
     family = Family(values, scale=scale(comparison.records, "test", name))

@@ -210,16 +210,16 @@ class Records:
 
     @property
     def wanted(self) -> tuple[Record, ...]:
-        """Returns the trials that must finish: all, and once the choice is frozen those of the
-        chosen candidates.
+        """Returns the trials that must finish: all before the choice is frozen, then those of the
+        chosen candidates, and all of a variant for which none is chosen.
         """
         names = {trial.name for trial in wanted(self.plan, self.choice)}
         return tuple(record for record in self.trials if record.seen.trial.name in names)
 
     @property
     def complete(self) -> bool:
-        """Returns whether the sweep is over: the choice is frozen, every trial has settled and
-        every finished chosen one is scored on the test split.
+        """Returns whether the sweep is over: the choice is frozen, and every trial that must finish
+        (`wanted`) has settled and, if it is done, is scored on the test split.
         """
         return self.choice is not None and all(
             record.seen.settled and (record.seen.state != "done" or bool(record.scores["test"]))
@@ -376,8 +376,9 @@ def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
 
 
 def read_scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
-    """Reads a file of scores: its finite numbers (`is_finite`), what it says of the measures, and
-    the split that it names; all empty if it does not exist.
+    """Reads a file of scores and returns three things: a dict of its finite numbers (`is_finite`)
+    by name, a dict of what it says of the measures (`Measure` by name), and the name of its split;
+    all empty if it does not exist.
     """
     remedy = "put back a good copy, or remove it and run the sweep again"
     named: dict[str, Any] = dict(read_file(path, Scores, remedy) or {})

@@ -220,9 +220,9 @@ def scores(records: Iterable[Record], split: str, metric: str) -> dict[int, floa
 
 
 def scale(records: Iterable[Record], split: str, metric: str) -> Scale:
-    """Returns the `Scale` of a measure on a split from the records of all trials: its bounds (none
-    unless all trials have the same) and the smallest of their counts of examples (None without both
-    bounds).
+    """Returns the `Scale` of a measure on a split from the records of those trials that state it:
+    its bounds (none unless all state the same) and the smallest of their counts of examples (None
+    without both bounds or any count).
     """
     recorded = [record.measures[split] for record in records]
     measures = [named[metric] for named in recorded if metric in named]

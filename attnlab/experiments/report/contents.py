@@ -97,8 +97,9 @@ class Contents:
 
 
 def gather(directory: Path, method: str = "model") -> Contents:
-    """Reads the records in a sweep's folder and computes the contents of its report, with intervals
-    of means by the "model" or by "bootstrap".
+    """Reads the records in a sweep's folder and returns the `Contents` of its report: records,
+    comparison (intervals of means by `method`, "model" or "bootstrap"), verdict on the claim,
+    environment and warnings.
 
     Raises:
       UserError: no sweep there, or a damaged record.

@@ -225,8 +225,9 @@ def _percent(share: Share | None) -> str:
 
 
 def table(effects: Sequence[Effect]) -> Table | None:
-    """Returns the table of effects, one row each (difference, interval, p, share), with their
-    sentences as notes, or None if there are no effects.
+    """Returns the table of effects, one row each (name, number of seeds, difference, interval, p,
+    and the share where variants change one setting at a time), with their sentences as notes, or
+    None if there are no effects.
     """
     if not effects:
         return None

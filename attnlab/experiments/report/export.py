@@ -36,9 +36,9 @@ ALL = "all"  # in place of a seed: a figure over all of them
 
 
 def as_json(contents: Contents) -> str:
-    """Returns the report as the text of one JSON object (warnings, rows, effects, verdict, trials,
-    environment); a value that does not exist is null, and a number that is infinite or NaN is a
-    text.
+    """Returns the report as the text of one JSON object (with the fields "rows", "verdict",
+    "trials" and many others); a value that does not exist is null, and a number that is infinite or
+    NaN is a text.
     """
     records, comparison = contents.records, contents.comparison
     plan = records.plan
@@ -69,8 +69,8 @@ def as_json(contents: Contents) -> str:
 
 
 def _trial(record: Record) -> dict[str, Any]:
-    """Returns the JSON object of a trial: its name, state, step, attempts, costs, effort, digests
-    of data, and scores.
+    """Returns the JSON object of a trial: its name, variant, seed, state, step, message, number of
+    attempts, costs, effort, digests of data, and scores by split.
     """
     seen = record.seen
     return {
@@ -108,7 +108,8 @@ def _strict(value: Any) -> Any:
 
 def _row(row: Row) -> dict[str, Any]:
     """Returns the JSON object of a row of the comparison: names, overrides, values by seed,
-    summary, difference, costs and budget.
+    summary, difference to the baseline, whether it is best, outlying and missing seeds, the work on
+    it, costs and budget.
     """
     candidate = row.candidate
     return {

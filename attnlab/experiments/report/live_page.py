@@ -18,9 +18,9 @@ _SHARE = 20  # times as long as the making of a page is the time to the next one
 
 
 def keep_page(directory: Path) -> Iterator[str]:
-    """Writes the report so far to `status.html` in the folder of a sweep again and again, and
-    yields one line of text on its extent each time, until it is complete, or no process holds it
-    and its trials have settled or had no work for `ALONE` seconds.
+    """Writes the report so far to `status.html` in the folder of a sweep, `EVERY` seconds or more
+    apart, and yields one line of text on its extent each time, until it is complete, or no process
+    holds it and its trials have settled or had no work for `ALONE` seconds.
     """
     over, busy = False, time.monotonic()
     while not over:

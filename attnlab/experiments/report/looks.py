@@ -28,8 +28,8 @@ def level(records: Records) -> float:
 
 
 def stages(records: Records) -> list[tuple[int, ...]]:
-    """Returns the seeds of each look at the test split, in order, equal ones once; a plan with
-    further seeds is a further look.
+    """Returns a list with the seeds of each look at the test split, a tuple, in order, equal ones
+    once; a plan with further seeds is a further look.
     """
     tests = (look for look in records.looks if look["event"] == "test")
     return list(dict.fromkeys(tuple(look["seeds"]) for look in tests))

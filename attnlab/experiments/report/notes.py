@@ -15,8 +15,9 @@ from attnlab.experiments.report.wide import asked
 
 
 def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
-    """Returns the notes under the table of results: the method of the intervals and differences,
-    why no variant is best, the power of the seeds, and the reliability of times.
+    """Returns the notes under the table of results: the method of the intervals; on the test split
+    that of the differences, why no variant is best and the power of the seeds, else that it has not
+    been read; and, if a measure is a time, how reliable it is.
     """
     plan = records.plan
     notes = [f"Intervals: 95 %, over seeds, {_interval_method(comparison)}"]
@@ -131,8 +132,9 @@ def foresight(plan: Plan) -> str:
 
 
 def cost_notes(records: Records) -> list[str]:
-    """Returns the notes on costs: how FLOPs, times and memory were measured, and whether budgets
-    were matched and by which settings.
+    """Returns the notes on costs as a list: how FLOPs, times and memory were measured, how many
+    trials stopped early, what transcendentals are, and whether budgets were held equal, by which
+    settings, and why not matched; each where it applies.
     """
     notes = [
         "FLOPs: XLA's count of one training step as lowered for the CPU, before it is optimised,"

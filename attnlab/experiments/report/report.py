@@ -27,7 +27,8 @@ def write(
     stream: TextIO | None = None,
 ) -> Contents:
     """Writes the report of a sweep into its folder (report.md, .csv, .html, .json, trials.csv, on
-    request report.tex), prints it and returns its contents; raises UserError if a file is a link.
+    request report.tex), prints its main tables and returns its contents; raises `UserError`, for
+    example for a damaged record or if a file is a link.
 
     Args:
       directory: the sweep's folder.
@@ -80,8 +81,8 @@ def document(contents: Contents) -> str:
 
 
 def show(contents: Contents, stream: TextIO | None = None) -> None:
-    """Prints to `stream` (stdout if None) a report's question, warnings, extent, tables cut to fit
-    a terminal, sentences on effects, claim and verdict.
+    """Prints to `stream` (stdout if None) a report's question, warnings, extent, the main table and
+    that of effects in parts that fit a terminal, sentences on effects, claim if any, and verdict.
     """
     plan = contents.records.plan
     first = (f"warning: {warning.text}" for warning in contents.warnings)

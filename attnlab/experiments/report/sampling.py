@@ -18,8 +18,10 @@ _MOST = 400_000
 
 
 def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
-    """Returns, by name, the difference of each variant to the baseline (a `Sampled`: mean over the
-    seeds that both have, interval, p) by resampling the test examples; {} before test scores.
+    """Returns, by name, a `Sampled` (mean over the seeds that both have, interval, p) of each
+    variant's difference to the baseline by resampling the test examples, without variants whose
+    examples do not pair or whose numbers are not finite; {} before test scores, or if the baseline
+    has no row.
 
     A variant is left out if the measure has no number per example, or its examples differ from
     the baseline's.
@@ -47,9 +49,9 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
 def _paired_statistics(
     row: Row, base: Row, metric: str
 ) -> tuple[Sequence[Any], Sequence[Any], Callable[[Any, int], float]] | None:
-    """Returns the statistics [seeds][items,statistics] of a row and of the baseline, on the seeds
-    that both have, and the function from sums of statistics to a score, or None if they do not
-    pair.
+    """Returns three things, or None if a row and the baseline do not pair: the statistics
+    [seeds][items,statistics] of the row and those of the baseline, on the seeds that both have, and
+    a function of a sum of statistics and a number of examples that returns the score.
     """
     if unlike(row.records, base.records, metric):
         return None

@@ -39,8 +39,9 @@ COLUMNS = (*MEANS, *DIFFERENCES, *COSTS, "remark")
 
 
 def results(records: Records, comparison: Comparison) -> Table:
-    """Returns the main table: mean, interval, difference to the baseline (on the test split), costs
-    and remarks, one row a variant (before the choice: a candidate).
+    """Returns the main table, one row a variant (before the choice: a candidate): number of seeds,
+    mean, interval, difference to the baseline with interval, p and effect size (on the test split
+    only), costs, budget and remarks; with notes below.
     """
     basis, base = comparison.basis, records.plan.baseline
     unequal = [setting for setting in differing(records) if setting.kind == "unequal"]
@@ -138,8 +139,8 @@ def _result(
     row: Row, baseline: str, records: Records, unequal: Sequence[Differing], metric: str
 ) -> tuple[str, ...]:
     """Returns the cells of a row of the main table as texts: mean, difference, costs, budget (with
-    its values of the settings `unequal` between variants), and remarks on what is best, missing, or
-    not comparable with the baseline.
+    its values of the settings `unequal` between variants), and remarks, such as what is best,
+    missing, or not comparable with the baseline.
     """
     candidate, gap = row.candidate, row.difference
     base = records.representative(baseline)
@@ -178,8 +179,9 @@ def _unequal_to_baseline(variant: str, baseline: str, unequal: Sequence[Differin
 
 
 def _difference(row: Row, baseline: str, gap: Difference | None) -> tuple[str, str, str, str]:
-    """Returns a row's difference to the baseline, its interval, p value and effect size as texts;
-    "baseline" or "-" without a difference.
+    """Returns four texts: a row's difference to the baseline, its interval, p value and effect
+    size; without a difference (`gap` None) "baseline" for the baseline itself, else "-", and three
+    times "-".
     """
     if gap is None:
         return (BASELINE if row.candidate.variant == baseline else NONE, NONE, NONE, NONE)
@@ -236,8 +238,8 @@ def _contrast(judged: Judged) -> tuple[str, ...]:
 
 
 def variants(records: Records) -> Table:
-    """Returns a table of each variant's settings and the values that the budget solver set, with
-    notes on what all share and what differs outside the system.
+    """Returns a table of each variant's settings and, if there is a budget, the values that its
+    solver set, with notes on what all share and what differs outside the system.
     """
     plan = records.plan
     rows = tuple(
@@ -341,8 +343,8 @@ def _lost_settings(records: Records) -> list[str]:
 
 
 def _searched(records: Records, variant: str) -> str:
-    """Returns in words the states and the steps of the trials that a search made for a variant:
-    "additive: 4 done, 12 pruned, 3,400 steps".
+    """Returns in words how many trials of a variant's search (those with the first seed) are in
+    which state, and the sum of their steps: "additive: 4 done, 12 pruned, 3,400 steps".
     """
     of_variant = [run for run in records.trials if run.candidate.variant == variant]
     statuses = [run.seen for run in of_variant if run.seed == records.plan.seeds[0]]

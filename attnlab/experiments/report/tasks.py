@@ -84,9 +84,9 @@ def ranked(
 
 
 def scores(made: Mapping[str, Contents]) -> tuple[list[Ranked], Table]:
-    """Returns a `Ranked` for each variant over the tasks in `made` (task to the contents of its
-    report) and the table of scores and ranks; if a task is not scored on the test split, or lacks a
-    score of any variant, no variant has a mean rank.
+    """Returns two things: a list with a `Ranked` for each variant over the tasks in `made` (task to
+    the contents of its report), and the table of scores and ranks; if a task is not scored on the
+    test split, or lacks a score of any variant, no variant has a mean rank.
 
     A task that is not scored on the test split tells none better; no task tells a variant better of
     which it lacks a seed.
@@ -116,8 +116,8 @@ def scores(made: Mapping[str, Contents]) -> tuple[list[Ranked], Table]:
 
 def write_over_tasks(directory: Path, method: str = "model", **options: Any) -> None:
     """Writes the report of each task's sweep in a folder (see `report.write`) and, beside them,
-    report.html, report.md and report.json on all tasks, and prints the question and the table of
-    ranks over tasks.
+    report.html, report.md and report.json on all tasks, and prints the question, the table of ranks
+    over tasks and its notes.
 
     Raises:
       UserError: a task without a sweep, a damaged record.

@@ -93,8 +93,8 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """Returns the outcome in words with the number of seeds and, if undecided, the reasons:
-        "undecided at 3 seeds: ...".
+        """Returns the outcome in words with the number of seeds and, if undecided, the reasons and
+        how many seeds would be needed: "undecided at 3 seeds: ...".
         """
         if self.outcome != UNDECIDED:
             return f"{self.outcome} ({_seeds(self.seeds)})"

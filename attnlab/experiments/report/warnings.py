@@ -38,8 +38,8 @@ Lines = Callable[[Records, Comparison, Environment], Iterator[str]]
 
 
 def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
-    """Yields a warning if the baseline's seeds, or other variants and the baseline, were scored on
-    different test examples.
+    """Yields a warning if the baseline's seeds were scored on different test examples, and one for
+    each reason why variants were scored on others than the baseline; nothing before the choice.
     """
     base = comparison.row(records.plan.baseline)
     if base is None:
@@ -60,8 +60,9 @@ def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iter
 
 
 def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
-    """Yields a warning for variants whose numbers have another scale than the baseline's, and the
-    measures by which they can be compared.
+    """Yields a warning for each reason why variants' numbers have another scale than the
+    baseline's, with these variants and the measures, if any, by which all can be compared; nothing
+    before the choice.
     """
     base, metric = comparison.row(records.plan.baseline), comparison.basis.metric
     if base is None:
@@ -114,8 +115,9 @@ def _budget(records: Records, comparison: Comparison, _: Environment) -> Iterato
 
 
 def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
-    """Yields warnings if reported trials have no test score, if the choice was made without failed
-    trials, or if no trial was finished at all.
+    """Yields a warning if reported trials have no test score, and one for each variant that was
+    chosen without failed or stopped trials; before there are test scores only one, if the sweep is
+    over and no trial came through.
     """
     if comparison.basis.split != "test":
         if records.complete:

@@ -104,7 +104,9 @@ class Board:
             print(text, file=self._stream, flush=True)
 
     def tick(self) -> None:
-        """Reads the states again and redraws the live table, at most once a second."""
+        """Reads the states of the unsettled trials again and redraws the live table, at most once a
+        second; does nothing without such a table.
+        """
         if self._live is not None and time.monotonic() - self._looked >= _REFRESH:
             self._look(seen.trial for seen in list(self._seen.values()) if not seen.settled)
             self._show()
@@ -138,8 +140,9 @@ def shown(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def overview(plan: Plan, seen: Sequence[Seen]) -> tuple[list[str], list[list[str]]]:
-    """Returns column names and rows of the table of candidates: one cell per seed with its state,
-    or with more than `_SEEDS` seeds one cell per state with its count.
+    """Returns a pair for the table of candidates: column names, and a row for each candidate with
+    its id and one cell per seed (its state or, while it runs, its step), or with more than `_SEEDS`
+    seeds one cell per state with its count.
     """
     of = {
         candidate.id: [status for status in seen if status.trial.candidate.id == candidate.id]
@@ -159,8 +162,9 @@ def overview(plan: Plan, seen: Sequence[Seen]) -> tuple[list[str], list[list[str
 
 
 def troubles(seen: Iterable[Seen]) -> list[str]:
-    """Returns a line with the reason for each trial that failed, diverged, was interrupted or was
-    stopped by request, and a line for each that runs but may hang.
+    """Returns a line for each trial that failed, diverged, was interrupted or stopped by request
+    and has a message on why, and one for each that runs but may hang; none for trials that wait for
+    their search or were pruned.
     """
     lines = []
     for status in seen:
@@ -214,7 +218,7 @@ def remaining(seen: Sequence[Seen], slots: int) -> float | None:
 
 
 def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Rows:
-    """Returns column names and rows of the running trials: step, latest selection metric on
+    """Returns column names and rows of the running trials: name, step, latest selection metric on
     validation and its step, time since the last record, and the process that runs it.
     """
     metric = plan.select["metric"]
@@ -277,8 +281,8 @@ def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, flo
 
 
 def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> "rich.console.Group":
-    """Returns the table of candidates in colours for a terminal, with the lines of `troubles` and
-    the summary below it.
+    """Returns a `Group` of rich to be printed on a terminal: the table of candidates in colours,
+    with the lines of `troubles` and the summary below it.
     """
     import rich.box
     import rich.console

@@ -105,7 +105,8 @@ def ruling(courses: Sequence[Course], finish: int) -> Ruling:
 
 
 def _passing(trials: int, rung: int, finish: int) -> int:
-    """Returns how many of `trials` trials continue beyond rung number `rung` (from 1), at least
-    `finish`.
+    """Returns how many of `trials` trials continue beyond rung number `rung` (from 1): their number
+    divided by `FACTOR` to the power `rung`, rounded up, but at least `finish`, or all if these are
+    fewer.
     """
     return max(math.ceil(trials / FACTOR**rung), min(finish, trials))

@@ -76,9 +76,10 @@ class Placed(abc.ABC):
         """
 
     def run(self, due: Due) -> list[str]:
-        """Submits cluster workers for the jobs that `due()` lists until none is left or a signal
-        comes, again whenever all have ended; returns [], or one line if they have ended
-        `SUBMISSIONS` times with jobs left.
+        """Has cluster workers do the jobs that `due()`, asked every `POLL` seconds, lists, and
+        submits workers again whenever all have ended; returns [] once no job is left, or at a
+        signal, after `leave()`; returns one line if they have ended `SUBMISSIONS` times with jobs
+        left.
 
         Returns:
           A line if workers ended before the jobs did.

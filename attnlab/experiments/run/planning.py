@@ -30,7 +30,7 @@ def ensure(
 ) -> Plan:
     """Returns the plan of an experiment file in the sweep folder: the existing one if nothing has
     changed, else a new or extended one, made in another process; sets `cores(plan)` cores per trial
-    if none are set; writes the plan if it differs.
+    if none are set and no trial has begun; writes the plan if it differs.
 
     An experiment that has not changed is not planned again.
 

@@ -59,8 +59,8 @@ class Request:
     address: str = "auto"
 
     def check(self) -> None:
-        """Connects to the Ray cluster and raises `UserError` unless one of its nodes has the cores
-        and GPUs of a worker.
+        """Connects to the Ray cluster, if that is not done yet, and raises `UserError` if Ray is
+        not installed, no cluster answers, or none of its nodes has the cores and GPUs of a worker.
 
         Raises:
           UserError: Ray is not installed, no cluster answers, or none of its nodes has the devices.
@@ -195,8 +195,9 @@ class Cluster(Placed):
         self._board.note(f"asked Ray for {count} worker(s)")
 
     def leave(self) -> None:
-        """Cancels all tasks, so that their workers save and leave, and waits for that; a second
-        signal to the launcher ends them by force.
+        """Cancels all tasks, so that their workers save and leave, and waits for that, at most the
+        `grace` of the workers' options and `SETTLE` seconds; a second signal to the launcher ends
+        them by force.
         """
         for task in self._tasks:
             self._ray.cancel(task)
@@ -229,8 +230,8 @@ def run_worker(
 ) -> tuple[int, str]:
     """In a Ray task: runs Python with the arguments `line` as a child process, with `given` on its
     stdin, until it ends, and returns its exit code and the last line of its stderr; if cancelled,
-    asks it to leave within `patience` seconds. What it wrote on its standard error is written on
-    that of the task, for the logs of Ray.
+    asks it to leave within `patience` seconds and raises the interrupt again. What it wrote on its
+    standard error is written on that of the task, for the logs of Ray.
 
     A task that is cancelled gets KeyboardInterrupt; its worker is asked to leave. Ray sends this
     function as it is, so that only the worker needs this package.

@@ -136,8 +136,9 @@ def freeze(plan: Plan, directory: Path) -> Choice:
 
 def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
     """Chooses, of the candidates of a variant with the most scored seeds, the one with the best
-    mean validation score; returns the entry for `Choice.chosen`, a dict with its id (or None), the
-    scores of all and the lost trials.
+    mean validation score; returns a `Chosen`, a dict with its id (or None), whether all its settled
+    seeds have a score, the scores of all, the numbers of candidates and of those that lost no
+    trial, and the lost trials.
     """
     scores = {candidate.id: scored(plan, candidate, directory) for candidate in plan.of(variant)}
     measured = {identity: entry for identity, entry in scores.items() if entry["seeds"]}

@@ -180,7 +180,7 @@ def usable_cores() -> list[int]:
 
 def usable_gpus() -> list[str]:
     """Returns the ids of the GPUs that jax can use here, each as CUDA_VISIBLE_DEVICES names it; []
-    if jax would not use GPUs.
+    if jax would not use GPUs, or if none can be listed.
     """
     platforms = os.environ.get("JAX_PLATFORMS", "")
     plugins = [entry.name for entry in importlib.metadata.entry_points(group="jax_plugins")]

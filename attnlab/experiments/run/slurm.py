@@ -189,7 +189,7 @@ class Cluster(Placed):
 
     def workers(self) -> int:
         """Returns how many jobs of this sweep SLURM has queued or running, as `squeue` counts them
-        by name; raises `UserError` if it does not answer.
+        by name; raises `UserError` if `squeue` fails three times, `POLL` seconds apart.
 
         Raises:
           UserError: SLURM does not answer.
@@ -281,7 +281,8 @@ class Leave(FirstStop):
 
 def preempted() -> bool:
     """Returns whether SLURM still counts this job, which was asked to leave, as running (its grace
-    period), so that it must queue itself again. If it ends then, SLURM does not queue it again.
+    period), so that it must queue itself again; False if SLURM does not answer. If it ends then,
+    SLURM does not queue it again.
 
     For SLURM, a job that is cancelled or requeued no longer runs when it gets the signal.
     """

@@ -129,8 +129,9 @@ def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:
-    """Returns the state of a trial as a `Seen` by its attempts' records alone (`records`, or those
-    in its folder), as if no process worked on it.
+    """Returns the state of a trial as a `Seen` by its attempts' records (`records`, or those in its
+    folder), as if no process worked on it; one that ended "done" is "interrupted" while it has no
+    `valid.json`.
 
     A last attempt without an end has died, at whatever moment: "interrupted". One that ended "done"
     is so once its scores are there.
@@ -147,9 +148,9 @@ def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None
 
 
 def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, float | None]:
-    """Computes from the attempt records of a trial the time of its last start or step, the longest
-    gap within an attempt in seconds, and the seconds per step of its latest attempt; the first and
-    last are None if unknown.
+    """Returns three things from the attempt records of a trial: the time of its last start or step,
+    the longest gap within an attempt in seconds, and the seconds per step of its latest attempt
+    after its first record of a step; the first and last are None if unknown.
     """
     heard, gap, pace, start, first = None, 0.0, None, None, None
     for record in records:

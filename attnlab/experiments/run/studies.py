@@ -63,8 +63,8 @@ class Study:
 
     def __init__(self, directory: Path, search: Search, name: str, mode: str) -> None:
         """Opens the study called `name` in the journal of the sweep's folder, or creates it, for a
-        search for the least ("min") or greatest ("max") score; raises `UserError` if the journal is
-        damaged.
+        search for the least ("min") or greatest ("max") score; raises `UserError` if optuna is not
+        installed or the journal is damaged.
         """
         optuna = _optuna()
         self._search = search

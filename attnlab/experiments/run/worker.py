@@ -116,7 +116,8 @@ class Worker:
 
     def _start_jobs(self, due: Due) -> bool:
         """Starts waiting jobs while a slot is free (those that need all the memory last, alone) and
-        returns whether a job is left that has not begun.
+        returns whether a job is left to begin; always False once a process has met changed code or
+        data, or locks that do not hold.
         """
         while (
             self._free
@@ -132,8 +133,9 @@ class Worker:
         return self._refusal is None and bool(self._waiting or self._held)
 
     def _list_jobs(self, due: Due) -> None:
-        """Adds the jobs that `due` lists to the queue, at most once every `ASK` seconds; leaves out
-        those that run here or have failed, and with `stack` groups trials that fit one program.
+        """Adds the jobs that `due` lists to the queue, unless it was asked shortly before (`ASK`
+        seconds, more if it is slow) and no job has ended since; leaves out those that run here or
+        have failed, and with `stack` groups trials that fit one program.
         """
         began = time.monotonic()
         if began < self._asks:
@@ -330,12 +332,9 @@ class Worker:
 def work(
     directory: Path, slots: Sequence[Slot], stop: Stop, options: WorkOptions = DEFAULTS
 ) -> None:
-    """Runs the trials and evaluations of a sweep that no other process works on, until none is left
-    or a signal comes; while a launcher works in the folder, waits up to `IDLE` seconds for its next
-    trials and its choice.
-
-    While a launcher works in the folder, wait up to `IDLE` seconds for its next trials and its
-    choice.
+    """Runs the trials and evaluations of a sweep as one of its workers, until none is left or a
+    signal comes; waits while other workers hold the rest, and up to `IDLE` seconds for a launcher's
+    next trials and its choice; where no launcher works it advances a search itself.
 
     Raises:
       UserError: no sweep there, a pattern that fits nothing in it, or slots of fewer cores than

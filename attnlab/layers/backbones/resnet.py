@@ -204,7 +204,10 @@ class ResNet(Convolutional):
 
     @nn.nowrap
     def _layers(self, features: int, stride: int) -> tuple[tuple[int, int, int], ...]:
-        """Returns channels, kernel and stride of the convolutions of a block of `features` f."""
+        """Returns a tuple with (channels, kernel, stride) of each convolution of a block of
+        `features` f: two in a "basic" block, three in a "bottleneck", the last with 4 f channels;
+        one of them has `stride`, the others 1.
+        """
         if self.block == "basic":
             return (features, 3, stride), (features, 3, 1)
         first, second = (stride, 1) if self.strided == "first" else (1, stride)

@@ -41,7 +41,7 @@ class Spatial(Factor):
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Computes the gate g [B,H,W,1] of x [B,H,W,C] for each pixel: the mean and the maximum
         over channels, convolved, normalised (`valid` [B]: which images are real) and through a
-        sigmoid; raises `UserError` for an even kernel. See `Factor.factor`.
+        sigmoid; raises `UserError` unless the kernel is odd and above 0. See `Factor.factor`.
         """
         size, wide = odd(self, self.kernel), widened(x)
         pooled = jnp.stack([wide.mean(axis=-1), wide.max(axis=-1)], axis=-1).astype(x.dtype)

@@ -235,8 +235,9 @@ class ConvS2S(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """Encodes source ids [B,S] by convolutions to an `Encoded`: the memory of every decoder
-        layer's attention (keys: states, values: sqrt(1/2) times states plus embeddings) and sqrt(m)
-        [B], m the number of real tokens in the source. See `Seq2Seq.encode`.
+        layer's attention (keys: states, values: sqrt(1/2) (states + embeddings); None for a layer
+        without attention) and sqrt(m) [B], m the number of real tokens in the source. See
+        `Seq2Seq.encode`.
         """
         valid = self.real(source)
         positions = jnp.arange(source.shape[1])

@@ -175,8 +175,8 @@ class AttentionLanguageModel(StackedReader, kw_only=True):
     def _contexts(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
         """Computes the contexts [B,T,n] of outputs [B,T,H], each attending to the `window` slots
         before it in `slots` [B,L+T,H] where `filled` [B,L+T] is True, and always to the last of
-        them, in blocks if that takes fewer scores. The last T slots are the outputs themselves.
-        While maps are collected, this is one block.
+        them, in blocks if that takes fewer scores, no maps, losses or samples are collected and
+        nothing intervenes in attention. The last T slots are the outputs themselves.
 
         Query t has position L + t - 1, since it must not see its own output.
         """

@@ -176,11 +176,10 @@ class LSTMNLanguageModel(OneText, LanguageModel, kw_only=True):
     ) -> tuple[jax.Array, tuple[Past, ...]]:
         """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in
         `state`, and the state after them, a tuple of a `Past` for each layer; texts longer than 2
-        n, n the greater of `span` and 8, are read in pieces of n words, unless maps are collected.
-        See `LanguageModel.read`.
+        n, n the greater of `span` and 8, are read in pieces of n words, unless maps, losses or
+        samples are collected or something intervenes in attention. See `LanguageModel.read`.
 
-        Each step carries arrays as long as its piece. While maps are collected, the text is read in
-        one pass.
+        Each step carries arrays as long as its piece.
         """
         length, block = tokens.shape[1], max(self.span, SHORTEST)
         aside = any(map(self.is_mutable_collection, (MAPS, SAMPLES, LOSSES)))

@@ -146,9 +146,9 @@ class RCTM(RecurrentWriter, Seq2Seq):
         return self.of_sentence(self.sentence(words, self.real(source)))
 
     def decode(self, memory: jax.Array, target_in: jax.Array) -> jax.Array:
-        """Computes the logits [B,T,V] of given targets [B,T] from the sentence vectors `memory`
-        [B,q]; only the product of state and recurrent matrix, h R, is computed step by step. See
-        `Seq2Seq.decode`.
+        """Computes the logits [B,T,V] of given targets [B,T] from `memory` [B,q], the projected
+        vectors of the sources, which every step adds; the states h = sigmoid(h R + inputs) are
+        computed step by step, inputs and outputs for all steps at once. See `Seq2Seq.decode`.
         """
         inputs = self.of_word(self.embedded(target_in)) + memory[:, None]  # [B,T,q]
         past = jnp.asarray(self.past)

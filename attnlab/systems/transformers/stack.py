@@ -194,9 +194,9 @@ class Stacked(System, kw_only=True):
     def embedded(
         self, words: jax.Array, positions: jax.Array, scheme: PositionScheme | None = None
     ) -> jax.Array:
-        """Adds or appends positions [T] or [B,T] to `words`, embeddings [B,T,d-m], scaled if the
-        fields say so, by the `scheme` (None: that of the field): x_0 [B,T,d]; raises `UserError` if
-        T exceeds the positions.
+        """Computes x_0 [B,T,d] of `words`, embeddings [B,T,d-m] (scaled if the fields say so), with
+        positions [T] or [B,T] added, or appended if m > 0, by the `scheme` (None: that of the
+        field); raises `UserError` if T exceeds the positions.
 
         Raises:
           UserError: texts that share rows, or whole rows, longer than the positions reach.
@@ -367,9 +367,9 @@ class Ruled(Stacked, kw_only=True):
         states: Sequence[Any] | None = None,
     ) -> tuple[jax.Array, list[Any]]:
         """Runs x_0 [B,T,d] through all layers, each under the `View` that `view` gives for its
-        number, and the last norm if there is one; returns h and the mixers' next states.
-        `norm_mask` [B,T] is the `valid` of `Block.__call__`. Without `states` these are whole
-        texts, see `through`.
+        number, and the last norm if there is one; returns h and a list of the mixers' next states
+        ([] where layers are looped over or recomputed). `norm_mask` [B,T] is the `valid` of
+        `Block.__call__`. Without `states` these are whole texts, see `through`.
         """
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:

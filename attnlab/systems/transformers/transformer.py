@@ -226,8 +226,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return self.share in ("input", "none")
 
     def read_through(self, x: jax.Array, valid: jax.Array) -> list[Any]:
-        """Runs x_0 [B,S,d], `valid` [B,S], through the encoder; returns a list with each decoder
-        layer's memory of the result, for its attention to the source.
+        """Runs x_0 [B,S,d], real at `valid` [B,S], through the encoder; returns a list with each
+        decoder layer's memory of the result, for its attention to the source.
         """
         x = self.drop(
             apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x

@@ -110,8 +110,8 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> Detected:
         """Computes a `Detected`, class logits [L,B,N,C+1] and boxes [L,B,N,4] of N learned queries
-        after each of L decoder layers, for images [B,H,W,C'], `valid` [B]; raises `UserError` if
-        positions end before the feature map does. See `Detector.__call__`.
+        after each of L decoder layers, for images [B,H,W,C'], real at `valid` [B]; raises
+        `UserError` if positions end before the feature map does. See `Detector.__call__`.
         """
         f = self.features(images, valid)
         rows, columns = f.shape[1:3]

@@ -159,9 +159,9 @@ class Glimpses(ImageClassifier):
         return {"glimpses": (shares, [f"glimpse {number}" for number in range(1, len(shares) + 1)])}
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes the logits [B,C] of images [B,H,W,C'] after a number of glimpses; sows the
-        locations of all glimpses, and log p of each choice with its baseline, for learning by
-        reward; `valid` is not used. See `ImageClassifier.__call__`.
+        """Computes the logits [B,C] of images [B,H,W,C'] after a number of glimpses; sows in
+        collections the locations of all glimpses, and log p and the baseline of each choice but the
+        last, for learning by reward; `valid` is not used. See `ImageClassifier.__call__`.
         """
         rows = len(images)
         sensed = self._sense(images, jnp.zeros((rows, 2), images.dtype))

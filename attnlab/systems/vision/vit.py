@@ -90,7 +90,8 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
         self, images: jax.Array, valid: jax.Array | None = None
     ) -> tuple[jax.Array, tuple[int, int]]:
         """Computes the states h [B,T,d] of images [B,H,W,C'], the class token's first (if any),
-        then those of patches row by row; returns them and (h, w), the rows and columns of patches.
+        then those of patches row by row; returns them and (h, w), the rows and columns of patches;
+        raises `UserError` if patches, positions or rules do not fit.
 
         Raises:
           UserError: patches that do not divide the images, positions that end before, rules or

@@ -14,8 +14,9 @@ _MEMORY = "peak memory, MiB"
 
 
 def row_costs(row: Row) -> dict[str, float]:
-    """Returns the costs of a row of the comparison by their kind ("parameters", "FLOPs per step",
-    ...); 0 for one that is not recorded.
+    """Returns the costs of a row of the comparison by their kind: parameters, FLOPs per step, FLOPs
+    of training, seconds of training steps (the median step times the steps), and peak memory in
+    MiB; 0 for one that is not recorded.
     """
     flops, steps = row.candidate.flops, row.candidate.config["training"]["steps"]
     return {

@@ -41,7 +41,8 @@ class Line:
 def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     """Returns the figure of learning curves in the rows' styles `looks`, with panels for training
     loss and validation measures over steps, and for the main measure (else the selection's) over
-    FLOPs (if rows differ in them) and seconds (if recorded), or None without any record.
+    FLOPs (if rows differ by more than 5 % in them) and seconds (if recorded), or None without any
+    record.
     """
     plan = records.plan
     measure = plan.measure["metric"]
@@ -146,8 +147,9 @@ def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
 
 
 def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """Returns pairs of an axis name and the curves over it: over FLOPs in place of steps, if rows
-    differ in FLOPs per step, and over seconds in place of steps, if any row has times.
+    """Returns a list of up to two pairs of an axis name and the curves over it: over FLOPs in place
+    of steps, if rows differ in FLOPs per step by more than 5 %, and over seconds in place of steps,
+    if any row has times.
     """
     flops = [row.candidate.flops for row in comparison.rows]
     stretched = []

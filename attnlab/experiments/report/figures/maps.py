@@ -48,7 +48,7 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
 def _fitting(images: Mapping[int, Pictures]) -> dict[int, Pictures]:
     """Returns those pictures of each variant (by row index) that fit into `BYTES` bytes for all
     together: first maps between two texts of the first example, then its self-attention, then other
-    examples. The first variant always has its first picture; a variant without any is left out.
+    examples; the first variant always has its first picture, and a variant without any is left out.
     """
     taken: dict[int, dict[int, dict[str, Path]]] = {}
     left = BYTES

@@ -254,8 +254,9 @@ class Family:
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
     ) -> Decision:
         """Returns a `Decision` on whether the sum over variants of weight times mean is >=
-        `at_least`: the sum, its bounds (the upper adjusted for `contrasts` contrasts), one-sided p
-        values and the outcome; raises KeyError if a variant has no value.
+        `at_least`: the sum, its bounds (the upper adjusted for `contrasts` contrasts) and one-sided
+        p values, None at a tie or without spread, and the outcome; raises KeyError if a variant has
+        no value.
 
         Raises:
           KeyError: a variant has no value.
@@ -310,7 +311,7 @@ class Family:
 
     def _loading(self, name: str, baseline: str) -> float:
         """Returns the correlation of the difference of `name` and the baseline with the baseline's
-        mean, from their variances of a run.
+        mean, from their variances of a run; sqrt(0.5) where both are 0 or unknown.
         """
         runs = zip((name, baseline), self._runs(name, baseline), strict=True)
         other, base = ((self.model.run_variance(variant) or 0.0) / n for variant, n in runs)

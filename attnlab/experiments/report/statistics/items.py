@@ -54,16 +54,15 @@ def compare(
     level: float = 0.95,
     seed: int = 0,
 ) -> Sampled:
-    """Returns the `Sampled` of two systems' numbers [seeds,items] on the same test examples: mean
-    difference of scores, paired bootstrap interval and p by approximate randomisation.
+    """Returns the `Sampled` of two systems' numbers [seeds,items] (or [seeds,items,statistics]) on
+    the same examples: difference of scores, paired bootstrap interval, p by randomisation.
 
     Args:
       system, other: [seeds, items] numbers, or [seeds, items, statistics] whose sums `score` takes;
         seeds and items the same, in one order.
       score: of a test set.
       resamples: how often to draw test sets, and exchanges.
-      level: of the interval.
-      seed: of the draws.
+      level, seed: of the interval, and of the draws.
 
     Raises:
       ValueError: shapes differ or there is no example.
@@ -100,7 +99,9 @@ def compare(
 
 
 def _chunks(resamples: int, items: int) -> list[int]:
-    """How many resamples to hold at a time."""
+    """Returns a list of numbers that sum to `resamples`, how many to hold at a time: `_CHUNK` //
+    `items` each, at least 1, and the remainder last.
+    """
     size = max(1, _CHUNK // items)
     return [min(size, resamples - start) for start in range(0, resamples, size)]
 

@@ -97,9 +97,9 @@ class Fit:
         return tuple(int(number) for number in (self.values == self.values).sum(1))
 
     def judging(self, weights: Mapping[str, float]) -> tuple[Estimate, ...]:
-        """Returns the `Estimate`s by which a weighted sum of the variants' means is tested: by the
-        shared variance and, if its own values vary significantly more (F test), also by their
-        variance. The last one describes it.
+        """Returns a tuple of one or two `Estimate`s by which a weighted sum of the variants' means
+        is tested: with the shared variance and, if its own values vary significantly more (F test),
+        also with their variance; the last one describes the sum.
         """
         shared, separate = self.estimate(weights), self._separate_estimate(weights)
         if separate is None or not separate.variance or not shared.variance:

@@ -42,7 +42,7 @@ class Exported:
 
 
 def tracked_in(directory: Path, folders: Sequence[Path] | None = None) -> list[Tracked]:
-    """Returns, as `Tracked` (runs for a tracker), the single run in `directory` if it has a
+    """Returns a list of `Tracked` (runs for a tracker): the single run in `directory` if it has a
     manifest there, otherwise the trials of the sweep in `directory` that have begun (only those in
     the trial folders `folders`, if given); raises `UserError` if there is neither run nor sweep, or
     for a damaged record.

@@ -68,9 +68,9 @@ class Follower:
         self.alone, self.leaving = threading.Event(), threading.Event()
 
     def run(self) -> None:
-        """Sends new records of the followed folder to the tracker again and again, as the only
-        process that does so (by a lock file), until `leaving` is set and a last pass is done;
-        reports an error once and continues.
+        """Sends new records of the followed folder to the tracker again and again, `POLL` seconds
+        or more apart, as the only process that does so (by a lock file), until `leaving` is set and
+        a last pass is done; reports an error once and continues.
         """
         threading.Thread(target=self._watch, daemon=True).start()
         with exclusive(self._directory / f".{self._name}.lock"):
