@@ -38,9 +38,9 @@ def over_real(
     earlier: jax.Array,
     valid: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes a causal function of windows over the real tokens of x [B,T,c] alone (`valid` [B,T];
-    None: all), which are moved to the front for it, and back: y [B,T,d], 0 at padding, and the last
-    n real tokens [B,n,c], for the next piece.
+    """Computes a causal function of windows over the real tokens of x [B,T,c] alone (`valid` [B,T],
+    by default all), which are moved to the front for it, and back: y [B,T,d], 0 at padding, and the
+    last n real tokens [B,n,c], for the next piece.
 
     Args:
       causal: [B,n+T,c] to [B,T,d], each row of its windows from n tokens before to the token itself.
