@@ -71,10 +71,14 @@ _ABOUT = {
 _SEVERAL = ("train", "continue", "evaluate")
 _ON_RUNS = (*_SEVERAL, "generate", "score", "inspect", "analyse")
 _WITH_OVERRIDES = ("sweep", "preview", "import", "show")
-_MODULES = {"continue": "continue_run", "inspect": "inspect_maps", "list": "listing"}
-_MODULES |= {"import": "import_model"}
-"""Of commands whose modules are called otherwise: a submodule's name hides the builtin in this package, and
-others are no names."""
+_MODULES = {
+    "continue": "continue_run",
+    "import": "import_model",
+    "inspect": "inspect_maps",
+    "list": "listing",
+}
+"""The modules of commands by whose names no module can be called: a word of Python, or a builtin that
+it would hide in this package."""
 COMMANDS: Mapping[str, Command] = {
     name: Command(
         f".{_MODULES.get(name, name)}",
