@@ -42,8 +42,8 @@ from scipy import special
 from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.statistics.model import WIDER
 from attnlab.experiments.report.statistics.scale import Scale
-from attnlab.experiments.report.statistics.seeds import apart, spread, typical
 from attnlab.experiments.report.statistics.simultaneous import Joint
+from attnlab.experiments.report.statistics.spread import apart, spread, typical
 
 EXAMPLES = 500
 EFFECTS = (1, 2, 3)

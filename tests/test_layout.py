@@ -311,8 +311,6 @@ def test_tests_mirror_the_source() -> None:
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
         "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
-        "experiments/plan/kinds.py",  # with the plan: test_plan.py
-        "experiments/run/process.py",  # test_training.py, test_scoring.py, test_stacking.py
         # classes of settings: tests/config/test_schema.py
         *("data/settings.py", "training/settings.py", "tasks/schemas.py"),
         *("gathering.py", "decoding/rows.py"),  # of a mesh: training/test_mesh.py

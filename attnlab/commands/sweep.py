@@ -15,7 +15,7 @@ from attnlab.commands.sweep_flags import default_directory, seeds, work_options
 from attnlab.errors import UserError
 from attnlab.experiments import run as running
 from attnlab.experiments.define import Changes, Experiment, InlineExperiment, load_experiment
-from attnlab.experiments.plan import Plan, matching, write_tasks
+from attnlab.experiments.plan import Plan, fairness, write_tasks
 from attnlab.experiments.run import SweepOptions, slots
 from attnlab.progress import table
 from attnlab.records import tracking
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = Fals
         planned = ensure()
         if only_plan:
             return 0
-        for line in matching.budget_lines(planned):
+        for line in fairness.budget_lines(planned):
             print(line)
         sized = with_slots(planned, options, directory, arguments)
         with tracked.beside(directory):
@@ -259,10 +259,10 @@ def print_plan(plan: Plan, directory: Path) -> None:
         )
     else:
         print(f"{plan.question}\n{', '.join(plan.variants)}")
-    for line in matching.budget_lines(plan):
+    for line in fairness.budget_lines(plan):
         print(line)
     if any(x.budget and not x.budget["matched"] for x in plan.candidates):
-        print(f"a budget that is missed is refused when the sweep begins, unless {matching.FLAG}")
+        print(f"a budget that is missed is refused when the sweep begins, unless {fairness.FLAG}")
     print(running.outlook(plan, directory))
     if expectation := foresight(plan):
         print(expectation)

@@ -13,7 +13,7 @@ from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid, report
 from attnlab.experiments import run as running
 from attnlab.experiments.define.loading import Changes, load_experiment
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import outlook, slots
 from attnlab.experiments.run.selection import Choice, freeze, wanted
 from tests.commands.tiny import completed, refused, run_command

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan
 from tests.experiments import plans
 from tests.flags import FAST
 
@@ -59,8 +59,7 @@ def python(*argv: str | Path, cwd: Path | None = None) -> subprocess.CompletedPr
 PERFORM = """
 import sys
 from pathlib import Path
-from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.process import named, perform
+from attnlab.experiments.run.jobs import Job, named, perform
 
 directory, kind, *names = sys.argv[1:]
 sys.exit(perform(Path(directory), Job(kind, tuple(named(directory, name) for name in names))))

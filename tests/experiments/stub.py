@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.run import board, launcher, live, placing, ray, worker
+from attnlab.experiments.run import Choice, board, launcher, live, placing, ray, recorded, worker
 from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import recorded
-from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.training import HELD, UNLOCKED
-from attnlab.experiments.run.unchanged import CHANGED
+from attnlab.experiments.run.training import CHANGED, HELD, UNLOCKED
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import Held, RunLock
 from attnlab.training import programs
@@ -132,7 +128,7 @@ def launch(folder: str, address: str = "") -> None:
     hasten()
     placing.POLL, ray._SERVE = 0.2, ("-c", SERVE)
     directory, options = Path(folder), live.WorkOptions(grace=1.0)
-    with launcher.lock(directory), Stop() as stop:
+    with launcher.lock(directory), live.Stop() as stop:
         launcher.retry_failed(directory)
         shown = board.Board(Plan.of_sweep(directory), directory)
         executor: Any = worker.Worker(directory, [Slot(0), Slot(1)], shown, stop, options)

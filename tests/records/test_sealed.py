@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from attnlab.analysis.results import report
 from attnlab.errors import UserError
 from attnlab.experiments import grid
-from attnlab.experiments.plan.candidate import Trial
+from attnlab.experiments.plan import Trial
 from attnlab.experiments.run.selection import freeze
 from attnlab.records.sealed import check_no_trial, check_test_split, sweep_of
 from attnlab.training.run import Run

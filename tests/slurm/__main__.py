@@ -24,8 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan.candidate import Trial
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan, Trial
 from attnlab.records import attempts
 from attnlab.records.locks import is_held
 from attnlab.records.stream import read_records

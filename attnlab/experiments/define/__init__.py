@@ -16,6 +16,8 @@ from attnlab.experiments.define.axes import several as several
 from attnlab.experiments.define.axes import short_names as short_names
 from attnlab.experiments.define.axes import text as text
 from attnlab.experiments.define.axes import zipped as zipped
+from attnlab.experiments.define.command_line import InlineExperiment as InlineExperiment
+from attnlab.experiments.define.command_line import spelt as spelt
 from attnlab.experiments.define.derived import COUNTED as COUNTED
 from attnlab.experiments.define.derived import check_derived as check_derived
 from attnlab.experiments.define.derived import forms as forms
@@ -27,7 +29,6 @@ from attnlab.experiments.define.experiment import Claim as Claim
 from attnlab.experiments.define.experiment import Contrast as Contrast
 from attnlab.experiments.define.experiment import Experiment as Experiment
 from attnlab.experiments.define.experiment import better as better
-from attnlab.experiments.define.inline import InlineExperiment as InlineExperiment
 from attnlab.experiments.define.loading import AS_IT_IS as AS_IT_IS
 from attnlab.experiments.define.loading import MOST_LOOKS as MOST_LOOKS
 from attnlab.experiments.define.loading import Changes as Changes
@@ -41,4 +42,3 @@ from attnlab.experiments.define.search import choice as choice
 from attnlab.experiments.define.search import integers as integers
 from attnlab.experiments.define.search import log_uniform as log_uniform
 from attnlab.experiments.define.search import uniform as uniform
-from attnlab.experiments.define.typed import spelt as spelt

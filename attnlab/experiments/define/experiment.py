@@ -1,5 +1,6 @@
 """What an experiment file states: the question, what is compared, tuned and held equal, and the
-claim to be tested.
+claim to be tested. And one experiment over several tasks or data sets: the same variants and seeds
+on each, as a sweep of its own.
 
 An experiment file defines `get_experiment(argument: str = "") -> Experiment`;
 `experiments/bottleneck.py:my/folder` calls it with "my/folder". Nothing here imports jax;
@@ -7,10 +8,12 @@ An experiment file defines `get_experiment(argument: str = "") -> Experiment`;
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attnlab.experiments.define.axes import Axis
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.define.axes import Axis, flattened, layered
 
 Mode = Literal["min", "max"]
 
@@ -127,7 +130,7 @@ class Experiment(Trained):
         is that of one. 1: all seeds are trained before the only look.
       tasks: name of a task or data set to the fields that differ there, as {"long": {"base":
         {"data.length": 64}, "measure": ("exact", "max")}}; {} for the one of `config`. See
-        `attnlab.experiments.define.tasks`.
+        `on_task`.
     """
 
     baseline: str = ""
@@ -138,3 +141,31 @@ class Experiment(Trained):
     search: Any = None
     looks: int = 1
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+
+OF_A_TASK = ("config", "base", "tune", "select", "measure", "budget", "claim", "search")
+"""The fields of an experiment that a task may replace; its `base` is laid over that of all tasks."""
+
+
+def on_task(experiment: Experiment, name: str) -> Experiment:
+    """Returns a copy of the experiment on its task `name` alone, whose fields replace the
+    experiment's, with `base` laid over its base and the name added to its question; returns it
+    unchanged for ""; raises `UserError` for an unknown or invalid task.
+
+    Raises:
+      UserError: it has one task or no such task, or the task sets what no task may, or nothing.
+    """
+    if not name:
+        return experiment
+    if len(experiment.tasks) < 2 or name not in experiment.tasks:
+        raise UserError(f"two tasks or more are needed; {nearest(name, experiment.tasks)}")
+    if not re.fullmatch(r"\w[\w.+ -]*", name):
+        raise UserError("cannot name a folder; letters, digits and '_-.+' can")
+    fields: Any = experiment.tasks[name]
+    if not isinstance(fields, Mapping) or list(experiment.tasks.values()).count(fields) > 1:
+        raise UserError(f"is {fields!r}; fields that no other task has are needed, {{'base': ...}}")
+    if unknown := [field for field in fields if field not in OF_A_TASK]:
+        raise UserError(f"sets {unknown[0]!r}; {nearest(str(unknown[0]), OF_A_TASK)}")
+    bases = (flattened(base, "base") for base in (experiment.base, fields.get("base", {})))
+    changed = {**fields, "base": layered(*bases), "tasks": {}}
+    return dataclasses.replace(experiment, **changed, question=f"{experiment.question} ({name})")

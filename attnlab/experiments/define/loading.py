@@ -17,11 +17,10 @@ from attnlab.config.patterns import covers
 from attnlab.config.warmup import fitting_warmup
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import Axis, Point, check_count, flattened, layered
+from attnlab.experiments.define.command_line import typed
 from attnlab.experiments.define.derived import forms, is_derived
-from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
+from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode, on_task
 from attnlab.experiments.define.search import Search
-from attnlab.experiments.define.tasks import on_task
-from attnlab.experiments.define.typed import typed
 from attnlab.training.pruning import Keep
 
 WITHIN: Mapping[str, float] = {"parameters": 0.01, "flops": 0.02}

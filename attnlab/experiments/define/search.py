@@ -127,7 +127,7 @@ class Search:
       trials: settings tried per variant.
       pruner: None, or "halving" (successive halving by rounds, Jamieson & Talwalkar 2016): the
         trials of a round train up to the same evaluation, and the best third of them, by their best
-        validation score so far, continues. See `attnlab.experiments.run.halving`.
+        validation score so far, continues. See `attnlab.experiments.run.searching`.
       at_once: settings that "tpe" draws per variant before it uses new results. It is a separate
         number, so that the draws do not depend on the number of slots.
       seed: of the sampler.

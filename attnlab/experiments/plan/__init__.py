@@ -5,8 +5,7 @@
 
 from attnlab.experiments.plan.candidate import Candidate, Trial
 from attnlab.experiments.plan.growth import own_files, unchanged_plan
-from attnlab.experiments.plan.plan import Plan, locked
-from attnlab.experiments.plan.tasks import read_tasks, write_tasks
+from attnlab.experiments.plan.plan import Plan, locked, read_tasks, write_tasks
 
 __all__ = [
     "Candidate", "Plan", "Trial", "locked", "own_files", "read_tasks", "unchanged_plan", "write_tasks",

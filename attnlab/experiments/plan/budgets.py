@@ -17,8 +17,7 @@ from attnlab import config as configs
 from attnlab.config.patterns import covers
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.plan.building import Builder
-from attnlab.experiments.plan.candidate import Wanted
-from attnlab.experiments.plan.kinds import Met
+from attnlab.experiments.plan.candidate import Met, Wanted
 from attnlab.experiments.plan.plan import Plan
 from attnlab.tasks.schemas import Settings
 

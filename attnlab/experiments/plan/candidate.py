@@ -1,7 +1,8 @@
 """What is trained: a candidate before and after its config is resolved, a trial of it, and their
-ids.
+ids. Dicts are as `plan.json` holds them, checked when it is read.
 
-Needs neither jax nor numpy."""
+Needs neither jax nor numpy.
+"""
 
 import dataclasses
 import hashlib
@@ -9,11 +10,34 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from attnlab.config.tree import adds_nothing
-from attnlab.experiments.plan.kinds import Met, Resolved
 from attnlab.records.json_kinds import Finite, FolderName, Natural
+
+
+class Met(TypedDict):
+    """How near a candidate came to the budget: the count wanted and reached, with the knob at
+    `value`; why not nearer, "" for nothing; of one that misses it, whether the user has accepted that.
+    """
+
+    wanted: Finite
+    reached: Finite
+    knob: str
+    value: int
+    matched: bool
+    note: str
+    accepted: NotRequired[bool]
+
+
+class _Training(TypedDict):
+    steps: Natural
+
+
+class Resolved(TypedDict):
+    """A whole resolved config; of it, what is read without jax."""
+
+    training: _Training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +86,7 @@ class Candidate(Wanted):
     Attributes:
       config: the whole resolved config, with the first seed.
       parameters: their number.
-      flops: of one training step, see `attnlab.experiments.plan.flops`.
+      flops: of one training step, see `attnlab.experiments.plan.building`.
       budget: how near it came; None if there is no budget.
       code: the user's own code that the config names, module to hash (see
         `attnlab.records.provenance`); None in plans of version 1.

@@ -1,8 +1,9 @@
 """`plan.json`: every candidate and trial of an experiment, resolved and counted before the first
-trial starts.
+trial starts. And `tasks.json`: of an experiment over several tasks, which folders beside it are
+their sweeps.
 
-Needs neither jax nor numpy: the launcher, the status table and the report read it.
-`attnlab.experiments.plan.process` makes it.
+Needs neither jax nor numpy: the launcher, the status table and the report read them.
+`attnlab.experiments.plan.process` makes a plan.
 """
 
 import dataclasses
@@ -11,20 +12,79 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define import MOST_LOOKS, layered, zipped
+from attnlab.experiments.define import MOST_LOOKS, Experiment, layered, zipped
 from attnlab.experiments.plan.candidate import Candidate, Trial, Wanted, candidate_id
-from attnlab.experiments.plan.kinds import BudgetTerms, ClaimTerms, Metric, Point, SearchTerms
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import Damaged, Natural, fit
+from attnlab.records.json_kinds import Damaged, Finite, FolderName, Natural, fit, read_file
 from attnlab.records.locks import exclusive
 from attnlab.records.provenance import Record
 from attnlab.records.versions import SWEEP, versioned
 from attnlab.training.pruning import Keep
 
 FILE = "plan.json"
+
+
+class Metric(TypedDict):
+    """A score and which way is better."""
+
+    metric: str
+    mode: Literal["min", "max"]
+
+
+class Point(TypedDict):
+    """A setting that is tried: its name, and full dotted names to values."""
+
+    name: str
+    overrides: Mapping[str, Any]
+
+
+class BudgetTerms(TypedDict):
+    """What is held equal, see `attnlab.experiments.Budget`."""
+
+    match: Literal["parameters", "flops"]
+    within: Finite
+    knob: str
+    to: str
+    knobs: Mapping[str, str]
+
+
+class ContrastTerms(TypedDict):
+    """A contrast, see `attnlab.experiments.Contrast`."""
+
+    weights: Mapping[str, Finite]
+    at_least: Finite
+    on: NotRequired[str]
+
+
+class ClaimTerms(TypedDict):
+    """A claim, see `attnlab.experiments.Claim`."""
+
+    statement: str
+    contrasts: list[ContrastTerms]
+
+
+class RangeTerms(TypedDict):
+    """A range, see `attnlab.experiments.Search`."""
+
+    kind: str
+    low: NotRequired[Finite | None]
+    high: NotRequired[Finite | None]
+    options: NotRequired[list[Any]]
+
+
+class SearchTerms(TypedDict):
+    """A search, see `attnlab.experiments.Search`."""
+
+    sampler: str
+    trials: Natural
+    pruner: str | None
+    at_once: Natural
+    seed: Natural
+    finish: NotRequired[Natural]
+    space: Mapping[str, RangeTerms]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +160,6 @@ class Plan(Asked):
         """Returns all trials in running order: the first seed of every candidate, then the second
         of every candidate, and so on; with a search only promoted candidates have more than the
         first seed.
-
-        With a search only promoted candidates are trained with more than the first seed.
         """
         return [
             Trial(candidate, seed)
@@ -298,3 +356,40 @@ def locked(directory: str | Path) -> Iterator[None]:
     Path(directory).mkdir(parents=True, exist_ok=True)
     with exclusive(Path(directory) / ".plan.lock"):
         yield
+
+
+class Tasks(TypedDict):
+    """The question of an experiment and its tasks, in order."""
+
+    version: Natural
+    question: str
+    tasks: list[FolderName]
+
+
+def read_tasks(directory: Path) -> Tasks | None:
+    """Reads `tasks.json` of a folder and returns it as a dict: its version, the question, and the
+    list of names of the tasks whose sweeps are there; returns None if there is no such file.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    remedy = "remove it, and run the same 'sweep' command again"
+    return read_file(directory / "tasks.json", Tasks, remedy)
+
+
+def write_tasks(directory: Path, experiment: Experiment, replace: bool) -> None:
+    """Writes `tasks.json`, the question and task names of an experiment, into `directory`, made if
+    absent; raises `UserError` if a task of the earlier file is missing, unless `replace`.
+
+    Raises:
+      UserError: the experiment lacks a task that was there.
+    """
+    before = read_tasks(directory)
+    gone = [name for name in (before["tasks"] if before else ()) if name not in experiment.tasks]
+    if gone and not replace:
+        raise UserError(
+            f"{directory} has a task {gone[0]!r} too; put it back, or add --change-plan"
+        )
+    made = {"version": SWEEP, "question": experiment.question, "tasks": [*experiment.tasks]}
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomic(directory / "tasks.json", json.dumps(made, indent=1) + "\n")

@@ -16,11 +16,10 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.experiments import define
 from attnlab.experiments.define import AS_IT_IS, SHOWN, Changes, several
-from attnlab.experiments.plan import growth, matching
+from attnlab.experiments.plan import fairness, growth
 from attnlab.experiments.plan.budgets import matched
 from attnlab.experiments.plan.building import Builder, naming
 from attnlab.experiments.plan.candidate import Candidate, Counted, Wanted, with_code
-from attnlab.experiments.plan.metrics import check_metrics, comparison_lines
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
@@ -81,11 +80,12 @@ def made(
     builder = Builder(plan.config, plan.seeds[0])
     lowest = [] if plan.search is None else check_space(plan, builder, count)
     if old is None:
-        matching.check_budget(plan.grown(lowest), None)
+        fairness.check_budget(plan.grown(lowest), None)
     made_now = candidates(plan, wanted, builder, count)
     planned = [_as_planned(candidate, old, directory, changes.accept) for candidate in made_now]
     shown = lowest or planned
-    for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
+    first = builder.config(shown[0].overrides)
+    for line in fairness.comparison_lines(plan, shown, builder.built(first)):
         print(f"note: {line}", file=sys.stderr)
     plan = plan.grown(planned).promote(
         candidate.id for candidate in (old.candidates if old else ()) if candidate.promoted
@@ -113,7 +113,7 @@ def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) 
     added = candidates(plan, new, Builder(plan.config, plan.seeds[0]), count)
     for candidate in added:
         growth.check_begun(candidate, directory)
-    return matching.check_budget(plan.grown(added), plan)
+    return fairness.check_budget(plan.grown(added), plan)
 
 
 def listed(plan: Plan) -> list[Wanted]:
@@ -151,7 +151,7 @@ def candidates(
     for want in wanted[:1]:
         with naming(want.variant, want.tuned):
             task = builder.task(resolved[want.id])
-        check_metrics(plan, task)
+        fairness.check_metrics(plan, task)
 
     places = itertools.count()
 

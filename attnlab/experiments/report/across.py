@@ -22,7 +22,7 @@ from attnlab.experiments.report.equality import other_scale
 from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
 from attnlab.experiments.report.tables import heading
-from attnlab.experiments.report.wide import settings
+from attnlab.experiments.report.trials import settings
 from attnlab.pages.formats import markdown
 from attnlab.pages.tables import NONE, Table, interval, mean, signed
 from attnlab.records import csv_text

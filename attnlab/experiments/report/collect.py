@@ -175,8 +175,8 @@ class Records:
       plan: the experiment.
       choice: None before it is frozen.
       trials: of every candidate and seed, in the order of variants, candidates and seeds.
-      looks: the looks at the test split, in order, see `attnlab.experiments.run.looks`; in version
-        1 there may be none.
+      looks: the looks at the test split, in order, see `attnlab.experiments.run.selection`; in
+        version 1 there may be none.
     """
 
     plan: Plan
@@ -250,7 +250,7 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     empty record.
     """
     workdir = trial.workdir(directory)
-    scored = {split: read_scores(workdir / name) for split, name in SCORES.items()}
+    scored = read_scores(workdir)
     events, manifest = attempts.read(workdir), Manifest.read(workdir)
     timing = read_records(workdir / "timing.jsonl", Timing)
     scores = {split: numbers for split, (numbers, _, _) in scored.items()}
@@ -260,7 +260,7 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     splits = {split: label for split, (_, _, label) in scored.items() if label}
     record = Record(
         seen=look(trial, directory, events),
-        cost=_cost(timing, events),
+        cost=cost(timing, events),
         scores=scores,
         measures={split: measures for split, (_, measures, _) in scored.items()},
         logged=Logged(curve, pace, _spans(events)),
@@ -323,7 +323,7 @@ def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]
     return tuple(spans)
 
 
-def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
+def cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
     """Returns the `Cost` of a trial from the lines of `timing.jsonl` and its events: median seconds
     of a step, seconds to the first step, largest peak memory in bytes, numbers of trials trained
     together, and sums over compiled programs.
@@ -375,12 +375,15 @@ def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
     return statistics.median(seconds for seconds, _ in steps), statistics.median_low(steps)[1]
 
 
-def read_scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
-    """Reads a file of scores and returns three things: a dict of its finite numbers (`is_finite`)
-    by name, a dict of what it says of the measures (`Measure` by name), and the name of its split;
-    all empty if it does not exist.
+def read_scores(workdir: Path) -> dict[str, tuple[dict[str, float], dict[str, Measure], str]]:
+    """Reads the files of scores in a trial's folder and returns, by split, three things: a dict of
+    the file's finite numbers (`is_finite`) by name, a dict of what it says of the measures (`Measure`
+    by name), and the name of its split; all empty if the file does not exist.
     """
     remedy = "put back a good copy, or remove it and run the sweep again"
-    named: dict[str, Any] = dict(read_file(path, Scores, remedy) or {})
-    numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
-    return numbers, named.get("measures", {}), str(named.get("split", ""))
+    scores = {}
+    for split, file in SCORES.items():
+        named: dict[str, Any] = dict(read_file(workdir / file, Scores, remedy) or {})
+        numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
+        scores[split] = numbers, named.get("measures", {}), str(named.get("split", ""))
+    return scores

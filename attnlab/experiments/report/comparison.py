@@ -14,11 +14,11 @@ from typing import Any
 from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records, Shown, median_pace
-from attnlab.experiments.report.derived import absent, value
 from attnlab.experiments.report.equality import Apart, apart, unlike
 from attnlab.experiments.report.looks import ALPHA, level
 from attnlab.experiments.report.statistics.family import Difference, Family, Summary
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Scale
+from attnlab.experiments.report.trials import absent, value
 from attnlab.records.measures import LARGEST
 
 

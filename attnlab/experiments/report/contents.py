@@ -1,16 +1,21 @@
-"""What a report is made from, shared by all its files and the terminal."""
+"""What a report is made from, and its parts in their order: the page, the text and the terminal
+walk this one list. A new part is a function that makes a table or a figure, and a line in
+`SECTIONS`.
+"""
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
+from attnlab.experiments.report import beside, effects, environment, tables, totals
 from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Comparison, compare
-from attnlab.experiments.report.effects import Effect, effects
-from attnlab.experiments.report.environment import Environment, environment
+from attnlab.experiments.report.effects import Effect
+from attnlab.experiments.report.environment import Environment
+from attnlab.experiments.report.figures import costs, curves, examples, search, seeds
 from attnlab.experiments.report.figures.colours import looks
-from attnlab.experiments.report.figures.search import Tried, searched
-from attnlab.experiments.report.sections import SECTIONS, Section
+from attnlab.experiments.report.figures.search import Tried
 from attnlab.experiments.report.verdict import Verdict, judge
 from attnlab.experiments.report.warnings import Warned, warnings
 from attnlab.experiments.run import counts
@@ -19,6 +24,53 @@ from attnlab.pages.svg import Look
 from attnlab.pages.tables import Table
 
 NO_CLAIM = "no claim was stated"
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A part of a report.
+
+    Attributes:
+      make: the table or figure; None where there is nothing to show. Figures are in the page alone.
+      main: a table that is never folded.
+      linked: a table whose rows are those of the comparison, which figures refer to by number.
+      narrow: the table as the terminal shows it, of a table and the baseline; None where it does
+        not.
+    """
+
+    make: "Callable[[Contents], Table | Figure | None]"
+    main: bool = False
+    linked: bool = False
+    narrow: Callable[[Table, str], list[Table]] | None = None
+
+
+SECTIONS = (
+    Section(lambda of: tables.contrasts(of.verdict), main=True),
+    Section(lambda of: seeds.seeds(of.comparison, of.looks)),
+    Section(
+        lambda of: tables.results(of.records, of.comparison),
+        main=True,
+        linked=True,
+        narrow=tables.narrow,
+    ),
+    Section(lambda of: effects.table(of.effects), main=True, narrow=lambda table, _: [table]),
+    Section(lambda of: seeds.strips(of.effects, of.comparison)),
+    Section(lambda of: costs.costs(of.comparison, of.looks)),
+    Section(lambda of: beside.measures(of.comparison), linked=True),
+    Section(lambda of: beside.validation(of.records, of.comparison), linked=True),
+    Section(lambda of: curves.curves(of.records, of.comparison, of.looks)),
+    Section(lambda of: search.search(of.records, of.searched, of.looks)),
+    Section(lambda of: search.importances(of.searched)),
+    Section(lambda of: examples.outputs(of.comparison, of.looks, of.records.plan.seeds[0])),
+    Section(lambda of: examples.maps(of.comparison, of.looks, of.records.plan.seeds[0])),
+    Section(lambda of: beside.over_examples(of.comparison, of.records.plan.baseline)),
+    Section(lambda of: tables.variants(of.records)),
+    Section(lambda of: tables.tried(of.records, of.comparison.method)),
+    Section(lambda of: totals.table(of.records)),
+    Section(lambda of: tables.trials(of.records)),
+    Section(lambda of: environment.shared(of.environment, of.records)),
+    Section(lambda of: environment.differing(of.environment)),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +134,12 @@ class Contents:
     @functools.cached_property
     def searched(self) -> dict[str, list[Tried]]:
         """The settings that were tried, by variant; see `figures.search.searched`."""
-        return searched(self.records)
+        return search.searched(self.records)
 
     @functools.cached_property
     def effects(self) -> tuple[Effect, ...]:
         """Returns the effects of settings, where the variants are a design; see `effects.effects`."""
-        return effects(self.records, self.comparison)
+        return effects.effects(self.records, self.comparison)
 
     @functools.cached_property
     def parts(self) -> list[tuple[Section, Table | Figure]]:
@@ -106,5 +158,6 @@ def gather(directory: Path, method: str = "model") -> Contents:
     """
     records = collect(directory)
     comparison = compare(records, method)
-    where, verdict = environment(records.trials), judge(comparison, records.plan.claim)
+    where = environment.environment(records.trials)
+    verdict = judge(comparison, records.plan.claim)
     return Contents(records, comparison, verdict, where, warnings(records, comparison, where))

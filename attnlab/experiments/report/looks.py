@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.environment import version
-from attnlab.experiments.report.statistics.looks import spent
+from attnlab.experiments.report.statistics.planned import spent
 
 ALPHA = 0.05
 

@@ -6,12 +6,10 @@ from attnlab.experiments.define import is_timed, several
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison
-from attnlab.experiments.report.derived import side_by_side
 from attnlab.experiments.report.equality import differing
 from attnlab.experiments.report.statistics.family import ALPHA
-from attnlab.experiments.report.statistics.looks import spent
-from attnlab.experiments.report.statistics.power import CHANCE, Dunnett
-from attnlab.experiments.report.wide import asked
+from attnlab.experiments.report.statistics.planned import CHANCE, Dunnett, spent
+from attnlab.experiments.report.trials import asked, side_by_side
 
 
 def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:

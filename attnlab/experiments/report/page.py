@@ -4,8 +4,7 @@ be read on a telephone, on light and dark ground, on paper, and without the scri
 
 import dataclasses
 
-from attnlab.experiments.report.contents import Contents
-from attnlab.experiments.report.sections import Section
+from attnlab.experiments.report.contents import Contents, Section
 from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED
 from attnlab.pages.html import Figure, figure, literal, table, whole
 from attnlab.pages.tables import Table

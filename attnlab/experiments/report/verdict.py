@@ -27,7 +27,7 @@ from attnlab.experiments.report.comparison import Comparison, Row, measured
 from attnlab.experiments.report.equality import other_scale
 from attnlab.experiments.report.statistics import family as rules
 from attnlab.experiments.report.statistics.family import REFUTED, SUPPORTED, TIE, UNDECIDED
-from attnlab.experiments.report.statistics.power import CHANCE, Dunnett
+from attnlab.experiments.report.statistics.planned import CHANCE, Dunnett
 
 _WHY = {
     rules.ONE_SEED: "one seed has no spread to judge by",

@@ -1,5 +1,5 @@
 """The display of a running sweep: a table that stays in place on a terminal, plain lines elsewhere;
-and for `status` the validation scores while it runs.
+for `status` the validation scores while it runs; and before it begins, how many trials it has.
 """
 
 import sys
@@ -13,7 +13,7 @@ from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice, validation_score, wanted
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import Seen, counts, look, look_at_all, validations
+from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded, validations
 from attnlab.progress import clock, live_console
 from attnlab.records.locks import holder
 from attnlab.records.measures import is_finite
@@ -195,6 +195,41 @@ def summary(seen: Iterable[Seen], slots: int = 0) -> str:
     numbers = ", ".join(f"{number} {state}" for state, number in counts(seen).items())
     left = remaining(seen, slots)
     return f"{numbers} of {len(seen)}" + (f"; {clock(left)} left" if left else "")
+
+
+def outlook(plan: Plan, directory: Path) -> str:
+    """Returns a text on how many trials a plan has (of a search: at most), how many have settled in
+    the folder, and how many a frozen choice excludes.
+    """
+    choice = Choice.read(directory)
+    trials = wanted(plan, choice)
+    settled = sum(recorded(trial, directory).settled for trial in trials)
+    frozen = [variant for variant in plan.variants if choice and choice.candidate(variant)]
+    if plan.search is None or len(frozen) == len(plan.variants):
+        text = f"{len(trials)} trials: seeds {', '.join(map(str, plan.seeds))}"
+    else:
+        more = sum(trial.candidate.variant in frozen for trial in trials)
+        text = _searched(plan, len(plan.variants) - len(frozen), more)
+    if settled:
+        text += f"; {settled} of them have settled before"
+    if left := len(plan.trials()) - len(trials):
+        text += f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that"
+        text += " were not chosen are left out"
+    return text
+
+
+def _searched(plan: Plan, variants: int, more: int) -> str:
+    """Returns a text on the trials of a search over so many `variants`: its settings, its seeds,
+    and the most trials, including `more` trials of variants whose choice is frozen.
+    """
+    assert plan.search is not None
+    (first, *others), number = plan.seeds, plan.search["trials"]
+    space = ", ".join(plan.search["space"])
+    searched = f"{number} settings of {space} for each of {variants} variants, with seed {first}"
+    chosen = f"; the best of each with seeds {', '.join(map(str, others))} too" if others else ""
+    frozen = f"; {more} of variants whose choice is frozen" if more else ""
+    most = variants * (number + len(others)) + more
+    return f"{searched}{chosen}{frozen}: at most {most} trials"
 
 
 def remaining(seen: Sequence[Seen], slots: int) -> float | None:

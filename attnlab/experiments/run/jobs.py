@@ -1,21 +1,29 @@
-"""What one process of a sweep does: train a trial, or evaluate a chosen candidate. The launcher
-lists jobs; an executor runs them.
+"""What one process of a sweep does: train a trial, or several as one program, or evaluate a chosen
+candidate on the test split (`perform`). The launcher lists such jobs; an executor runs them.
+
+Its exit code is 0: done, now or before; 1: one failed or diverged, or an error ended all; 2:
+nothing was begun, and one line on stderr says why; 75: another process is at one of them; 76: and
+the locks do not hold; 78: code or data is not what the sweep was planned with; 128 + n: stopped by
+signal n.
 """
 
 import dataclasses
 import fnmatch
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, nearest, one_line
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.run import scoring
+from attnlab.experiments.run import scoring, training
 from attnlab.experiments.run.selection import Choice, wanted
+from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import is_left
 from attnlab.records import attempts
-from attnlab.records.locks import is_held
+from attnlab.records.locks import Unlocked, is_held
+from attnlab.records.provenance import Changed
 from attnlab.training.hyperparameters import signature
 
 MOST = 64  # trials in one program, by default
@@ -126,7 +134,7 @@ class Executor(Protocol):
         """
 
 
-def training(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
+def trainings(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
     """Returns a training job for each trial of a part that is still to be trained, in running
     order.
     """
@@ -154,10 +162,10 @@ def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
     """
     alike: dict[tuple[str, int, str], list[Trial]] = {}
     for trial in trials:
-        training = trial.config["training"]
-        early = training.get("stop", {}).get("measure")
-        alone = trial.name if training.get("after") or early else ""
-        key = signature(trial.config, users_code=False), training["steps"], alone
+        settings = trial.config["training"]
+        early = settings.get("stop", {}).get("measure")
+        alone = trial.name if settings.get("after") or early else ""
+        key = signature(trial.config, users_code=False), settings["steps"], alone
         alike.setdefault(key, []).append(trial)
     return [
         members[begin : begin + most]
@@ -176,7 +184,7 @@ def due(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) 
     candidates if there is a choice.
     """
     evaluations = finals(plan, choice, directory) if choice else []
-    return [*training(plan, choice, directory, part), *evaluations]
+    return [*trainings(plan, choice, directory, part), *evaluations]
 
 
 def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
@@ -188,3 +196,34 @@ def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
     ]
     parts = (begun, [job for job in jobs if job not in begun])
     return [part[(place + number) % len(part)] for part in parts for place in range(len(part))]
+
+
+def named(directory: Path, name: str) -> Trial:
+    """Returns the trial called "additive-3f2a9c1b/seed0", for example, in the plan of a sweep
+    folder; raises `UserError` if there is none.
+
+    Raises:
+      UserError: a name of another form, no plan, no such trial.
+    """
+    plan = Plan.of_sweep(directory)
+    candidate, _, seed = name.partition("/seed")
+    if not seed.isdecimal():
+        raise UserError(f"{name!r} is no trial: expected CANDIDATE/seedN")
+    return plan.trial(candidate, int(seed))
+
+
+def perform(directory: Path, job: Job, slot: Slot | None = None) -> int:
+    """Trains the trials of a job, or evaluates its candidate, in this process and returns the exit
+    code, that of `training.run` or `scoring.run`, or after an error of the user's, printed on
+    stderr, `training.CHANGED`, `training.UNLOCKED` or 2.
+    """
+    try:
+        if job.kind == "final":
+            return scoring.run(directory, job.trials[0].candidate.id)
+        return training.run(directory, job.trials, slot)
+    except Changed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return training.CHANGED
+    except (UserError, OSError) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return training.UNLOCKED if isinstance(error, Unlocked) else 2

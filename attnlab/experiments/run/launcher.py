@@ -1,22 +1,103 @@
-"""From a plan to its report: trials, the choice on validation, the one look at the test split. Each
-stage starts from what is on disk.
+"""A whole sweep, once it is planned: trials, the choice on validation, the one look at the test
+split; on this machine or on a cluster. Each stage starts from what is on disk.
 """
 
 import dataclasses
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
-from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import WHOLE, Executor, Job, Part, finals, training
-from attnlab.experiments.run.process import named
+from attnlab.experiments.run import ray, slurm
+from attnlab.experiments.run.board import Board, failures
+from attnlab.experiments.run.jobs import WHOLE, Executor, Job, Part, finals, named, trainings
+from attnlab.experiments.run.live import DEFAULTS, Stop, WorkOptions
 from attnlab.experiments.run.selection import Choice, blocking, freeze, wanted
+from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import STOPPED, Seen, look
-from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts, locks
 from attnlab.records.locks import Held, RunLock
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """Options of running a sweep.
+
+    Attributes:
+      slots: of this machine; () on a cluster.
+      cluster: the resources on SLURM or Ray; None for this machine.
+      stack: whether trials that differ only in seed or numbers train as one program: "on", "off",
+        or "auto" (if trials have GPUs).
+      retry_failed: run trials again that have failed.
+      accept_failed: choose without trials that have failed.
+      work: of its workers.
+      final: choose, and read the test split, at the end.
+    """
+
+    slots: Sequence[Slot] = ()
+    cluster: slurm.Request | ray.Request | None = None
+    stack: str = "auto"
+    retry_failed: bool = False
+    accept_failed: bool = False
+    work: WorkOptions = DEFAULTS
+    final: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a sweep ended.
+
+    Attributes:
+      signal: that stopped it; None if it finished.
+      wrong: a line for each trial that failed or diverged, and for each job that could not be run.
+    """
+
+    signal: int | None
+    wrong: tuple[str, ...]
+
+
+def run_sweep(directory: Path, options: SweepOptions) -> Ended:
+    """Runs the rest of a planned sweep, whose lock the caller holds: reopens failed trials if
+    asked, trains, and with `final` chooses and evaluates on the test split; returns `Ended`, the
+    signal that stopped it and a line for each failure.
+    """
+    options.work.part.check(Plan.of_sweep(directory))
+    if options.retry_failed:
+        count = retry_failed(directory, options.work.part)
+        print(f"{count} failed trials are run again", file=sys.stderr)
+    with Stop() as stop, Board(Plan.of_sweep(directory), directory, len(options.slots)) as board:
+        executor = _executor(directory, options, board, stop)
+        part = options.work.part
+        launcher = Launcher(directory, executor, board, stop, part, options.accept_failed)
+        lines = launcher.train()
+        if stop.signal is None and not lines and options.final:
+            lines = launcher.finish()
+    wrong = failures(Plan.of_sweep(directory), directory)
+    return Ended(stop.signal, (*wrong, *lines))
+
+
+def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) -> Executor:
+    """Returns the executor of a sweep's jobs: that of the cluster if one is requested, else a
+    worker in this process.
+    """
+    if options.cluster is not None:
+        return options.cluster.executor(directory, board, stop, options.work)
+    together = trains_together(directory, options)
+    return Worker(directory, options.slots, board, stop, options.work, together)
+
+
+def trains_together(directory: Path, options: SweepOptions) -> bool:
+    """Returns whether several trials may train as one program: with `stack` "on", or "auto" and
+    GPUs, but never in a search that prunes.
+    """
+    search = Plan.of_sweep(directory).search
+    # trials of a round stop at steps of their own
+    prunes = search is not None and search["pruner"] is not None
+    gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in options.slots)
+    return not prunes and (options.stack == "on" or (options.stack == "auto" and gpus))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +177,7 @@ class Launcher:
         launcher's part.
         """
         self.board.plan = plan = Plan.of_sweep(self.directory)
-        return training(plan, Choice.read(self.directory), self.directory, self.part)
+        return trainings(plan, Choice.read(self.directory), self.directory, self.part)
 
     def _left_out(self) -> list[str]:
         """Returns the names of the trials that have not settled but are outside this launcher's

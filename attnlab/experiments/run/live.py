@@ -1,5 +1,6 @@
 """The process of a job, seen from its launcher: start in a slot, request to leave, kill if it does
-not, end; and the start of any process that needs jax, planning too (`start`).
+not, end; and the start of any process that needs jax, planning too (`start`). And the signals to a
+launcher (`Stop`): the first asks its processes to save and leave, the second kills them.
 
 Processes are forked from a server of `multiprocessing` that has imported jax but started no
 backend, which saves the seconds of the imports. A process ends with its launcher. It has its own
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from attnlab.experiments.run.jobs import WHOLE, Job, Part
@@ -33,10 +35,11 @@ checkpoint.
 """
 COMPILING = 1800.0
 """Seconds that it has beyond these while it compiles a program, which cannot be interrupted."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ORPHANED = 255  # the exit code that multiprocessing returns if the server is gone
 PRELOAD = (
     "attnlab.experiments.plan.process",
-    "attnlab.experiments.run.process",
+    "attnlab.experiments.run.jobs",
     "attnlab.training.loop",
     "attnlab.training.run",
     "attnlab.tasks.translation",
@@ -44,7 +47,7 @@ PRELOAD = (
     "attnlab.tasks.language_modelling",
     "orbax.checkpoint",
 )
-SHELTERED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+SHELTERED = (*_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 """What a terminal or a scheduler may send to every process of a job: it must not end the server,
 whose processes would be lost with it.
 """
@@ -307,7 +310,7 @@ def _begin(target: Callable[..., int], given: Sequence[Any], grace: float, under
     """
     programs.under_way = programs.under_way if under_way is None else under_way
     os.setpgid(0, 0)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     threading.Thread(target=_end_with_parent, args=(grace,), daemon=True).start()
     sys.exit(target(*given))
 
@@ -331,3 +334,44 @@ def _end_with_parent(grace: float) -> None:
         while not leaving.over(bool(programs.under_way.value)):
             time.sleep(min(1.0, grace))
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Stop:
+    """While entered, signals are only remembered; one that was ignored before (SIGHUP under nohup)
+    stays ignored.
+
+    Attributes:
+      signals: the numbers of those that came, in order.
+    """
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    @property
+    def signal(self) -> int | None:
+        """The first that came, None before."""
+        return self.signals[0] if self.signals else None
+
+    def __enter__(self) -> "Stop":
+        for number in _SIGNALS:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.signals.append(number)
+
+
+class FirstStop(Stop):
+    """A `Stop` for which only the first signal counts: what places a worker may repeat it while the
+    trial saves.
+    """
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        if not self.signals:
+            super()._remember(number, frame)

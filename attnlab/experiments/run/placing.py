@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.run import unchanged
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Job
-from attnlab.experiments.run.live import DEFAULTS, WorkOptions
-from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.live import DEFAULTS, Stop, WorkOptions
+from attnlab.experiments.run.training import check_code
 
 POLL = 3.0  # seconds between two looks at the folder and at the workers
 SUBMISSIONS = 3  # of workers that end before the work does
@@ -104,7 +103,7 @@ class Placed(abc.ABC):
                     others = f"{next(iter(left))} and {len(left) - 1} more"
                     return [f"{others}: no worker stays; their logs lie in {self.logs}"]
                 for job in left.values():
-                    unchanged.check_code(job.trials[0])  # no worker would stay
+                    check_code(job.trials[0])  # no worker would stay
                 if missing > 0:
                     self.submit(missing)
                 submissions += 1

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from attnlab.errors import TRACEBACK, UserError, one_line, show_traceback, users_code
 from attnlab.experiments.define import AS_IT_IS, Changes
-from attnlab.experiments.plan import Candidate, Plan, locked, matching, own_files, unchanged_plan
+from attnlab.experiments.plan import Candidate, Plan, fairness, locked, own_files, unchanged_plan
 from attnlab.experiments.run.live import start
 from attnlab.experiments.run.output import write_output_to
 
@@ -48,7 +48,7 @@ def ensure(
     new = None
     if present is None:
         old = Plan.read(directory)
-        new = matching.check_budget(_planned("made", file, directory, changes), old)
+        new = fairness.check_budget(_planned("made", file, directory, changes), old)
     number = cores(new or present or Plan.of_sweep(directory))
     with locked(directory):
         before = Plan.read(directory)

@@ -26,10 +26,9 @@ from typing import Any
 from attnlab.errors import UserError, one_line, optional_package
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Executor
-from attnlab.experiments.run.live import WorkOptions, died
+from attnlab.experiments.run.live import FirstStop, Stop, WorkOptions, died
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
-from attnlab.experiments.run.stop import FirstStop, Stop
 from attnlab.experiments.run.worker import work
 from attnlab.flags import add_number
 

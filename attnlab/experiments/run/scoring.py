@@ -12,12 +12,10 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.run import unchanged
-from attnlab.experiments.run.looks import note_test
 from attnlab.experiments.run.output import write_output_to
-from attnlab.experiments.run.selection import Choice
+from attnlab.experiments.run.selection import Choice, note_test
 from attnlab.experiments.run.state import recorded
-from attnlab.experiments.run.training import HELD
+from attnlab.experiments.run.training import HELD, check_code, check_data
 from attnlab.records.files import timestamp, write_atomic
 from attnlab.records.locks import Held, RunLock, Unlocked
 from attnlab.records.manifest import LOOK, Manifest
@@ -107,9 +105,9 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
     for trial in trials:
         workdir = trial.workdir(directory)
         write_output_to(workdir / "log.txt")
-        unchanged.check_code(trial)  # before it is imported
+        check_code(trial)  # before it is imported
         config = configs.prepare(configs.from_dict(trial.config))
-        code = unchanged.check_code(trial)
+        code = check_code(trial)
         # maps are drawn of one seed, which a report shows: they take most of the time
         drawings = workdir.parent.glob("seed*/maps/*.png")
         pictures = all(workdir in path.parents for path in drawings)
@@ -148,6 +146,6 @@ def _check(trial: Trial, directory: Path, digests: Mapping[str, str]) -> None:
     manifest = Manifest.read(workdir)
     if manifest is not None:
         manifest.check_vocabulary(workdir)
-    unchanged.check_data(trial, directory, digests)
+    check_data(trial, directory, digests)
     look = {"time": timestamp(), "data": dict(digests)}
     write_atomic(workdir / LOOK, json.dumps(look, indent=1) + "\n")

@@ -1,26 +1,37 @@
-"""`choice.json`: which candidate represents each variant; made on validation, then frozen.
+"""`choice.json`: which candidate represents each variant; made on validation, then frozen. And
+`looks.jsonl`: every frozen choice and every reading of the test split, with the plan and code at
+that time.
 
 Of the candidates of a variant the one with the best mean over seeds of the selection metric is
 chosen, the first of equals. A candidate that lacks a seed (failed, diverged, a metric that is not
 finite) is chosen only if no candidate is complete. A failed trial (a full disk, for example) might
 have been the best: see `blocking`.
+
+A choice is recorded before it is frozen, a reading before the split is opened, so that a killed
+process counts as a look. Records are only appended. From them the report tells what was added after
+test scores were known.
 """
 
 import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from attnlab.errors import UserError
-from attnlab.experiments.plan import Candidate, Plan, Trial
-from attnlab.experiments.run.looks import note_choice
+from attnlab.experiments.plan import Candidate, Plan, Trial, locked
+from attnlab.experiments.run.slots import usable_cores, usable_gpus
 from attnlab.experiments.run.state import Seen, recorded
-from attnlab.records.files import timestamp, write_atomic
+from attnlab.records.files import AppendOnly, drop_torn_line, timestamp, write_atomic
 from attnlab.records.json_kinds import Damaged, Finite, FolderName, Natural, fit, read, read_file
+from attnlab.records.manifest import code_revision
 from attnlab.records.sealed import CHOICE
+from attnlab.records.stream import read_records
+
+LOOKS = "looks.jsonl"
 
 
 class Scored(TypedDict):
@@ -129,7 +140,7 @@ def freeze(plan: Plan, directory: Path) -> Choice:
     choice = Choice(since, plan.select["metric"], plan.select["mode"], {**frozen, **made})
     if choice != before:
         new = {name: pick["candidate"] for name, pick in made.items() if name not in frozen}
-        note_choice(directory, plan, new)
+        _append(directory, plan, {"event": "choice", "chosen": new})
         choice.write(directory)
     return choice
 
@@ -205,3 +216,64 @@ def wanted(plan: Plan, choice: Choice | None) -> list[Trial]:
         for trial in plan.trials()
         if choice.candidate(trial.candidate.variant) in (None, trial.candidate.id)
     ]
+
+
+class _Event(TypedDict):
+    """What both events have: `time` is UTC in ISO 8601, `plan` the plan's hash, `seeds` all of its
+    seeds, `code` the revision as in manifests.
+    """
+
+    time: str
+    plan: str
+    seeds: tuple[Natural, ...]
+    code: Mapping[str, Any] | None
+
+
+class Frozen(_Event):
+    """A choice: `chosen` is variant to candidate, of those that are chosen now."""
+
+    event: Literal["choice"]
+    chosen: Mapping[str, str | None]
+
+
+class Tested(_Event):
+    """A reading of the test split for a candidate: `scored` are the seeds that had no test scores,
+    `cores` how many there were, on CPUs.
+    """
+
+    event: Literal["test"]
+    candidate: str
+    scored: tuple[Natural, ...]
+    cores: NotRequired[Natural]
+
+
+Look = Frozen | Tested
+
+
+def note_test(directory: Path, plan: Plan, candidate: str, scored: Sequence[int]) -> None:
+    """Records in `looks.jsonl` that the test split is about to be read to score a candidate (its
+    id) with the seeds `scored`, and on CPUs the number of cores.
+    """
+    cores = {} if usable_gpus() else {"cores": len(usable_cores())}
+    look = {"event": "test", "candidate": candidate, "scored": list(scored), **cores}
+    _append(directory, plan, look)
+
+
+def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
+    """Returns the records in `looks.jsonl` of a sweep, each a `Look`, in order.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    return tuple(read_records(directory / LOOKS, Look))
+
+
+def _append(directory: Path, plan: Plan, entry: Mapping[str, Any]) -> None:
+    """Appends an event (`entry`) with the time, the plan's hash and seeds, and the code revision,
+    as a line of JSON to `looks.jsonl` in the sweep's folder, and waits until it is on disk.
+    """
+    context = {"time": timestamp(), "plan": plan.hash, "seeds": plan.seeds, "code": code_revision()}
+    with locked(directory), closing(AppendOnly(directory / LOOKS)) as file:
+        drop_torn_line(directory / LOOKS)
+        file.append((json.dumps({**entry, **context}, ensure_ascii=False) + "\n").encode())
+        file.sync()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.experiments.plan import Plan
 
 _MEMORY = 0.9  # of a GPU, for all trials that share it
 _HOST_DEVICES = "--xla_force_host_platform_device_count"
@@ -127,6 +128,16 @@ def allotted(number: int, wanted: int | None = None) -> Slot:
         first = number * wanted % len(cores)
         cores = sorted({cores[(first + core) % len(cores)] for core in range(wanted)})
     return Slot(number, tuple(cores), {"OMP_NUM_THREADS": str(len(cores))})
+
+
+def devices_wanted(plan: Plan) -> int | None:
+    """Returns the largest `parallel.devices` in the configs of a plan's candidates (in its base if
+    there are none), or None if that is at most 1.
+    """
+    configs: list[Mapping[str, Any]] = [candidate.config for candidate in plan.candidates]
+    numbers = [config.get("parallel", {}).get("devices", 0) for config in configs]
+    most = max(map(int, numbers or [plan.base.get("parallel.devices", 0)]))
+    return most if most > 1 else None
 
 
 def planned_cores(slots: Sequence[Slot]) -> int | None:

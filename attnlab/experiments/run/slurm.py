@@ -29,10 +29,9 @@ from attnlab.errors import UserError, optional_package
 from attnlab.experiments.run import placing
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Executor
-from attnlab.experiments.run.live import DEFAULTS, WorkOptions
+from attnlab.experiments.run.live import DEFAULTS, FirstStop, Stop, WorkOptions
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
-from attnlab.experiments.run.stop import FirstStop, Stop
 from attnlab.experiments.run.worker import work
 from attnlab.flags import add_number
 

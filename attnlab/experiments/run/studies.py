@@ -78,7 +78,7 @@ class Study:
                 load_if_exists=True,
                 # never asked: `_draw` has one for each number
                 sampler=optuna.samplers.RandomSampler(),
-                pruner=optuna.pruners.NopPruner(),  # `halving` says what is pruned
+                pruner=optuna.pruners.NopPruner(),  # `searching` says what is pruned
             )
             self.trials()
         except (UserError, OSError):

@@ -6,31 +6,37 @@ never opened here. Every trial has its own lock, folder and records, as if it we
 another process works on is left out. The output goes to the log of the first trial; the other logs
 name it. If an error ends a program of several trials, all of them are "interrupted", to be trained
 one at a time.
+
+Before a trial is trained or scored it is checked that the user's code is that of the plan, and
+that the data is that of the other trials. Both may be edited while a sweep runs, and any of its
+processes may notice it first. Then all stop, no trial counts as failed, and the launcher ends with
+one line. The same command continues once the change is undone or accepted.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.run import unchanged
 from attnlab.experiments.run.output import shortened, write_output_to
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import is_left
 from attnlab.progress import Progress
+from attnlab.records import provenance
 from attnlab.records.attempts import Attempt
 from attnlab.records.files import write_atomic
 from attnlab.records.locks import Held, RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, declared
-from attnlab.records.provenance import Changed
+from attnlab.records.provenance import Changed, Code
 from attnlab.records.stream import Scored, State, best_record, read_records
 from attnlab.tasks.metrics import failures
 from attnlab.training.pruning import prune
@@ -39,6 +45,8 @@ from attnlab.training.session import Interrupt, Outcome, Session
 if TYPE_CHECKING:
     from attnlab.training.run import Run
 
+CHANGED = os.EX_CONFIG
+"""The exit code of a process that has seen a change of code or data."""
 HELD = os.EX_TEMPFAIL
 """The exit code of a process that has found another one at its work."""
 UNLOCKED = os.EX_PROTOCOL
@@ -77,7 +85,7 @@ def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> i
             with open(trial.workdir(directory) / "log.txt", "a", encoding="utf-8") as log:
                 log.write(f"trained together with {wanted[0].name}: see the log there\n")
         for trial in wanted:
-            unchanged.check_code(trial)
+            check_code(trial)
         return _trained(wanted, directory, slot, began) or busy
 
 
@@ -149,7 +157,7 @@ def fit(
         item = runs[0].task.item
         with Progress(settings.steps, every=settings.log_every, item=item) as progress:
             for run, trial in zip(runs, trials, strict=True):
-                unchanged.check_data(trial, directory, run.task.data.fingerprints)
+                check_data(trial, directory, run.task.data.fingerprints)
             until = trials[0].candidate.until if len(trials) == 1 else None
             session = Session(progress, interrupt, began, until, tuple(attempts))
             outcomes = _train_as_one_program(runs, session) if runs[1:] else [runs[0].fit(session)]
@@ -186,7 +194,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> "list[Run]":
 
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
     # the imported code is the same as before and after the import
-    code = [unchanged.check_code(trial) for trial in trials]
+    code = [check_code(trial) for trial in trials]
     folders = [trial.workdir(directory) for trial in trials]
     first, splits = wanted[0], ("train", "valid")
     kind = TASKS.resolve(first.task)
@@ -255,3 +263,51 @@ def write_validation(run: "Run", metric: str) -> None:
     counts = as_record(counted(run.task, "valid", scores))
     record = {"split": "valid", **scores, RECORDED: counts}
     write_atomic(workdir / "valid.json", json.dumps(record, indent=1) + "\n")
+
+
+def check_code(trial: Trial) -> Code:
+    """Returns the user's own code that a trial uses, as it is now; raises `Changed` if it is not
+    the code of the plan; called before that code is imported, and after.
+
+    The code of the plan counts, even if the trial began with other code.
+
+    Raises:
+      Changed: it is not that of the plan.
+    """
+    planned, code = trial.candidate.code, provenance.code(trial.candidate.config)
+    before = code.digests if planned is None else planned
+    names = {**before, **code.digests}
+    if other := [name for name in names if before.get(name) != code.digests.get(name)]:
+        files = ", ".join(
+            code.modules[name].file if name in code.modules else f"{name} (gone)" for name in other
+        )
+        raise Changed(
+            f"{trial.candidate.id} was planned with other code: {files}; put that back, or run the"
+            f" same command with {provenance.FLAG}"
+        )
+    return dataclasses.replace(code, accept=planned is not None)
+
+
+def check_data(trial: Trial, directory: Path, fingerprints: Mapping[str, str]) -> None:
+    """Raises `Changed` unless the data that a trial has read (`fingerprints`: split to hash) is the
+    same as that of the sweep's other trials with the same task and data settings.
+
+    Args:
+      trial: that has read it; the seed is no part of the data.
+      directory: the sweep's folder.
+      fingerprints: of the data, by split.
+
+    Raises:
+      Changed: a split is not.
+    """
+    for path in sorted((directory / "trials").glob("*/seed*/manifest.json")):
+        manifest = None
+        with contextlib.suppress(UserError):  # a damaged one is told when that trial is next used
+            manifest = Manifest.read(path.parent)
+        if manifest is None or any(
+            manifest.config.get(key) != trial.config.get(key) for key in ("task", "data")
+        ):
+            continue
+        manifest.check_data(fingerprints, path.parent)
+        if {*fingerprints} <= {*manifest.read_data(path.parent)}:
+            return

@@ -19,16 +19,13 @@ from pathlib import Path
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import WHOLE, Due, Job, Part, due, in_turn, stacked
-from attnlab.experiments.run.live import DEFAULTS, Live, Perform, WorkOptions, died
+from attnlab.experiments.run.jobs import WHOLE, Due, Job, Part, due, in_turn, perform, stacked
+from attnlab.experiments.run.live import DEFAULTS, Live, Perform, Stop, WorkOptions, died
 from attnlab.experiments.run.output import last_line, shortened
-from attnlab.experiments.run.process import perform
 from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot, with_planned_cores
 from attnlab.experiments.run.state import recorded
-from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.training import HELD, UNLOCKED
-from attnlab.experiments.run.unchanged import CHANGED
+from attnlab.experiments.run.training import CHANGED, HELD, UNLOCKED
 from attnlab.records import attempts
 from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_elsewhere, is_held, prove
 from attnlab.records.provenance import Changed

@@ -32,7 +32,7 @@ SEARCH = "from attnlab.experiments.define.search import Search, choice, log_unif
 
 
 class Estimate(Builder):
-    """A builder that counts by a formula (`test_building` and `test_flops` have the true counts), and
+    """A builder that counts by a formula (`test_building` has the true counts), and
     builds a system once for all its sizes.
     """
 
@@ -75,7 +75,7 @@ checked: set[str] = set()
 
 @pytest.fixture
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOPs are not counted, which takes longest and is tested in `test_flops.py`."""
+    """FLOPs are not counted, which takes longest and is tested in `test_building.py`."""
     monkeypatch.setattr(building, "step_flops", lambda config, task: 1.0)
     monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, better, grid, rows
 from attnlab.experiments.plan.growth import check_growth
 from tests.experiments.plans import EXPERIMENT, defined, plan
@@ -64,5 +63,5 @@ def test_what_trials_mean_is_fixed_by_the_choice_and_free_before(
 
 def test_another_experiment_is_refused_at_any_time(tmp_path: Path) -> None:
     words = "holds another experiment: its config is '.*:rnnsearch', here '.*:transformer'; use ano"
-    with pytest.raises(UserError, match=words):
-        check_growth(plan(), defined(config="configs/translation.py:transformer"), tmp_path)
+    other = defined(config="configs/translation.py:transformer")
+    check_refused(words, check_growth, plan(), other, tmp_path)

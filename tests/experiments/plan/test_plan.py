@@ -1,5 +1,5 @@
 """plan.json: written and read back, running order, ids that stay, growth by several processes at
-once.
+once; tasks.json, which names the folders of the tasks' sweeps: none is left out in silence.
 """
 
 import concurrent.futures
@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments import grid
-from attnlab.experiments.plan.candidate import Candidate, Counted
-from attnlab.experiments.plan.plan import Plan
-from tests.experiments.plans import plan
+from attnlab.experiments.plan import Candidate, Plan, read_tasks, write_tasks
+from attnlab.experiments.plan.candidate import Counted
+from tests.experiments.plans import EXPERIMENT, plan
 from tests.refusals import check_refused
 
 
@@ -44,8 +43,8 @@ def test_trials_run_seed_by_seed(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_is_not_in_the_plan() -> None:
-    with pytest.raises(UserError, match="no candidate 'additive-0323'; did you mean 'additive-"):
-        plan().trial("additive-0323", 0)
+    words = "no candidate 'additive-0323'; did you mean 'additive-"
+    check_refused(words, plan().trial, "additive-0323", 0)
     check_refused("no seed 7; its seeds: 0, 1", plan().trial, plan().candidates[0].id, 7)
     check_refused("no variant 'generel'; did you mean 'general'", plan().want, "generel", {})
 
@@ -132,3 +131,16 @@ FIRST, STEPS = FIELDS["candidates"][0], {"config": {"training": {"steps": -1}}}
 )
 def test_another_kind_is_told_with_its_place(field: str, value: Any, words: str) -> None:
     check_refused(re.escape(words), Plan.from_json, json.dumps({**FIELDS, field: value}), "here")
+
+
+def test_tasks_are_kept_in_order_and_none_is_lost_in_silence(tmp_path: Path) -> None:
+    assert read_tasks(tmp_path) is None
+    both = dataclasses.replace(EXPERIMENT, tasks={"b": {}, "a": {}})
+    write_tasks(tmp_path / "new", both, replace=False)
+    stated = read_tasks(tmp_path / "new")
+    assert stated is not None and stated["tasks"] == ["b", "a"]
+    other = dataclasses.replace(EXPERIMENT, tasks={"a": {}, "c": {}})
+    check_refused("has a task 'b' too; put it back", write_tasks, tmp_path / "new", other, False)
+    assert read_tasks(tmp_path / "new") == stated
+    write_tasks(tmp_path / "new", other, replace=True)
+    assert read_tasks(tmp_path / "new") == {**stated, "tasks": ["a", "c"]}

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.define import Changes, loading
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.plan import process as planning
@@ -287,8 +286,8 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
     words = f"{workdir} was made with other code: {own} has changed"
     assert words in refused(tmp_path, VARIANTS)
     assert words in refused(tmp_path, VARIANTS, "seeds=(0, 1)")
-    with pytest.raises(UserError, match=re.escape(words)):
-        planning.grown(tmp_path / "sweep", [("own", {"schedule.peak": 0.5})])
+    points = [("own", {"schedule.peak": 0.5})]
+    check_refused(re.escape(words), planning.grown, tmp_path / "sweep", points)
     mixed = made(str(tmp_path / "which.py"), tmp_path / "sweep", Changes(accept=True))
     assert [one.id for one in mixed.candidates] == [one.id for one in plan.candidates]
     (word,) = mixed.own_code["accepted"]

@@ -7,7 +7,7 @@ import pytest
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.looks import level
-from attnlab.experiments.report.statistics.looks import spent
+from attnlab.experiments.report.statistics.planned import spent
 from tests.experiments.report.tabled import warned
 from tests.experiments.synthetic import claim, end, lines, look, start, sweep, workdir
 

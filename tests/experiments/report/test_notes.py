@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.experiments.report import collect, compare, tables
 from attnlab.experiments.report.notes import cost_notes, foresight
-from attnlab.experiments.report.statistics.power import Dunnett
+from attnlab.experiments.report.statistics.planned import Dunnett
 from tests.experiments import plans
 from tests.experiments.report.tabled import cells, results
 from tests.experiments.synthetic import SCORES, lines, sweep, workdir

@@ -12,7 +12,7 @@ import pytest
 
 from attnlab.experiments.report import page as report_page
 from attnlab.experiments.report.contents import gather
-from attnlab.experiments.report.figures import maps as map_figures
+from attnlab.experiments.report.figures import examples
 from attnlab.experiments.report.page import page
 from attnlab.experiments.report.warnings import Warned
 from tests.experiments.synthetic import PNG, SCORES, claim, sweep
@@ -155,7 +155,7 @@ def test_fifty_variants_leave_room_for_pictures(tmp_path: Path) -> None:
     """
     scores = {f"variant {place}": (0.9 - place / 100, 0.9 - place / 90) for place in range(50)}
     text = made(tmp_path, scores, claim=None)
-    assert len(text.encode()) < (2_000_000 - map_figures.BYTES * 4 / 3) / 2
+    assert len(text.encode()) < (2_000_000 - examples.BYTES * 4 / 3) / 2
     assert "in grey: 42 others" in text
 
 

@@ -1,6 +1,9 @@
-"""The whole report: its files, the same bytes for the same records, and no jax."""
+"""The whole report: its files, the same bytes for the same records, and no jax; and the page of a
+sweep at work, which is written anew until the sweep is over.
+"""
 
 import io
+import json
 import math
 import os
 import shutil
@@ -10,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
+from attnlab.commands import main
 from attnlab.experiments.report import report
-from tests.experiments.synthetic import SCORES, sweep
+from attnlab.records.attempts import Attempt
+from attnlab.records.locks import RunLock
+from tests.experiments.synthetic import SCORES, sweep, workdir
 from tests.refusals import check_refused
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -89,11 +94,70 @@ def test_a_report_is_not_written_through_a_link(tmp_path: Path) -> None:
     """
     sweep(tmp_path / "sweep")
     (tmp_path / "sweep" / "trials.csv").symlink_to(tmp_path / "gone.txt")
-    with pytest.raises(UserError, match="trials.csv is a link to .*gone.txt, and a report"):
-        report.write(tmp_path / "sweep", stream=io.StringIO())
+    words = "trials.csv is a link to .*gone.txt, and a report"
+    check_refused(words, report.write, tmp_path / "sweep", stream=io.StringIO())
     assert not (tmp_path / "gone.txt").exists()
     assert not (tmp_path / "sweep" / "report.md").exists()
     (tmp_path / "sweep" / "trials.csv").rename(tmp_path / "sweep" / ".report.md.tmp")
     report.write(tmp_path / "sweep", stream=io.StringIO())
     assert not (tmp_path / "gone.txt").exists()
     assert not (tmp_path / "sweep" / "report.md").is_symlink()
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sweep before its choice; its page is written without pauses, and nobody is waited for."""
+    for name in ("EVERY", "_SHARE", "ALONE"):
+        monkeypatch.setattr(report, name, 0)
+    made = sweep(tmp_path, {"additive": (0.9, 0.8)})
+    (made / "choice.json").rename(made / "chosen.json")
+    return made
+
+
+@pytest.fixture
+def folder(directory: Path) -> Path:
+    """The folder of a trial of that sweep which has not begun."""
+    trial = workdir(directory, "additive", 0)
+    (trial / "events.jsonl").write_text("")
+    return trial
+
+
+def test_it_is_kept_fresh_until_the_sweep_is_over(directory: Path) -> None:
+    with RunLock(directory):  # the launcher is at the choice
+        pages = report.keep_page(directory)
+        next(pages)
+        before = (directory / "status.html").read_text()
+        assert '<meta http-equiv="refresh" content="0">\n<title>' in before
+        (directory / "chosen.json").rename(directory / "choice.json")
+        assert len(list(pages)) == 1
+    after = (directory / "status.html").read_text()
+    assert "refresh" not in after and "0.85" in after
+
+
+def test_it_ends_when_nobody_goes_on_with_the_sweep(directory: Path, folder: Path) -> None:
+    with RunLock(folder):  # a worker alone
+        pages = report.keep_page(directory)
+        assert len([next(pages) for _ in range(3)]) == 3
+        assert "refresh" in (directory / "status.html").read_text()
+    assert len(list(pages)) == 1
+    assert "refresh" not in (directory / "status.html").read_text()
+
+
+def test_status_writes_and_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
+    assert main(["status", str(directory), "--page"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{directory}/status.html: ")
+
+
+def test_a_worker_elsewhere_keeps_it(
+    directory: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as its trial has written something lately: it may have died with its machine."""
+    Attempt.start(folder)
+    held = {"pid": 1, "host": "far", "start": "2026-01-01T00:00:00Z", "machine": "x", "nonce": "1"}
+    (folder / ".lock").write_text(json.dumps(held))
+    pages = report.keep_page(directory)
+    assert len([next(pages) for _ in range(3)]) == 3
+    monkeypatch.setattr(report, "SILENT_AT_FIRST", 0)
+    assert len(list(pages)) == 1

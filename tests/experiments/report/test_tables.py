@@ -9,23 +9,14 @@ from typing import Any
 
 import pytest
 
-from attnlab.experiments.plan.candidate import Candidate
+from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report import collect, compare, tables
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.formats import latex
 from attnlab.pages.tables import memory, milliseconds
 from tests.experiments.report.tabled import cells, compared, main, part, results
-from tests.experiments.synthetic import (
-    CLAIM,
-    SCORES,
-    budget,
-    changing,
-    edit,
-    edit_candidates,
-    met,
-    sweep,
-)
+from tests.experiments.synthetic import CLAIM, SCORES, budget, changing, edit_candidates, met, sweep
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -130,7 +121,7 @@ def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Pat
     records = collect(directory)
     notes = tables.results(records, compare(records)).notes
     assert any("parameters differ by up to 100 %" in note for note in notes)
-    edit(directory / "plan.json", budget=budget("additive", "system.width"))
+    directory = sweep(tmp_path / "held", budget=budget("additive", "system.width"))
     edit_candidates(directory, budget=met(112, note="too coarse"))
     records = collect(directory)
     table = tables.results(records, compare(records))

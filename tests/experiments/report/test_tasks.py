@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.tasks import ranked, write_over_tasks
 from tests.commands.tiny import run_command

@@ -1,13 +1,14 @@
-"""The table and the lines of a running sweep."""
+"""The table and the lines of a running sweep, and what is still to come."""
 
+import dataclasses
 import io
 import time
 from pathlib import Path
 
 import pytest
 
-from attnlab.experiments import grid, run
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments import Search, choice, grid, run
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import Seen, board, look_at_all
 from attnlab.experiments.run.board import pretty, remaining
 from attnlab.experiments.run.jobs import Job
@@ -185,3 +186,22 @@ def test_the_running_and_the_best_so_far(tmp_path: Path) -> None:
     expected = [["additive", 0.75, additive.name, "1/3"], ["general", 0.5, general.name, "0/3"]]
     assert run.best(plan, tmp_path, seen)[1] == expected
     assert run.running(plan, tmp_path, look_at_all(plan, tmp_path), 0.0)[1] == []
+
+
+def test_the_outlook_of_a_search_whose_choice_is_frozen(tmp_path: Path) -> None:
+    """Nothing is searched for any more where all have their choice; what is new is."""
+    search = Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2)
+    plan = stub.planned(tmp_path, search=search, tune=(), seeds=(0, 1))
+    plan = plan.promote(one.id for one in plan.candidates)
+    plan.write(tmp_path)
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path)
+    freeze(plan, tmp_path)
+    assert board.outlook(plan, tmp_path) == "4 trials: seeds 0, 1; 4 of them have settled before"
+    variants = {**plan.variants, "dot": {"system.attention.score": "dot"}}
+    more = dataclasses.replace(plan, variants=variants)
+    assert board.outlook(more, tmp_path) == (
+        "2 settings of schedule.peak for each of 1 variants, with seed 0; the best of each with"
+        " seeds 1 too; 4 of variants whose choice is frozen: at most 7 trials; 4 of them have"
+        " settled before"
+    )

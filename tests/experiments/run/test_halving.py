@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from attnlab.experiments.run.halving import Course, evaluations, ruling, rungs
+from attnlab.experiments.run.searching import Course, evaluations, ruling, rungs
 
 
 def course(name: str, *scores: float, of: int = 9, settled: bool = False) -> Course:

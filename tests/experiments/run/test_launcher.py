@@ -1,16 +1,21 @@
-"""The stages of a sweep with an executor that only writes records."""
+"""A whole sweep from its plan on: how it is arranged, what is told at its end; and its stages with
+an executor that only writes records.
+"""
 
 import io
 from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
 from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import Board, Choice, Stop, launcher, look_at_all, searching
-from attnlab.experiments.run.jobs import Due, Part
-from attnlab.experiments.run.launcher import Launcher
+from attnlab.experiments.run import Board, Choice, Part, Stop, launcher, look_at_all, searching
+from attnlab.experiments.run.jobs import Due
+from attnlab.experiments.run.launcher import Launcher, SweepOptions
+from attnlab.experiments.run.live import WorkOptions
+from attnlab.experiments.run.selection import freeze
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.worker import Worker
 from tests.experiments import stub
 from tests.refusals import check_refused
 
@@ -203,8 +208,8 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
         ("additive", "'additive' is no trial: expected CANDIDATE/seedN"),
     ):
         check_refused(words, launcher.stop_trial, tmp_path, name, "")
-    with pytest.raises(UserError, match="the choice of its variant is frozen, so it cannot run"):
-        launcher.take_back(tmp_path, names[0])
+    words = "the choice of its variant is frozen, so it cannot run"
+    check_refused(words, launcher.take_back, tmp_path, names[0])
     (tmp_path / "choice.json").unlink()
     launcher.take_back(tmp_path, names[0])
     assert [one.word for one in look_at_all(plan, tmp_path)].count("interrupted") == 1
@@ -213,7 +218,45 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
 
 def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
     words = r"another launcher is at work there \(pid \d+ on .*\); 'status .*' shows how far"
-    with launcher.lock(tmp_path), pytest.raises(UserError, match=words):
-        launcher.lock(tmp_path)
+    with launcher.lock(tmp_path):
+        check_refused(words, launcher.lock, tmp_path)
     launcher.lock(tmp_path).release()
     check_refused("holds no sweep", Plan.of_sweep, tmp_path)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("stack", "environment", "together"),
+    [
+        ("auto", {}, False),
+        ("auto", {"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ("on", {}, True),
+        ("off", {"CUDA_VISIBLE_DEVICES": "0"}, False),
+    ],
+)
+def test_what_trains_together(
+    stack: str, environment: dict[str, str], together: bool, tmp_path: Path
+) -> None:
+    stub.planned(tmp_path)
+    options = SweepOptions([Slot(0, (), environment)], stack=stack)
+    assert launcher.trains_together(tmp_path, options) == together
+
+
+def test_a_trial_lost_and_not_chosen_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    for trial in plan.trials():
+        lost = trial.candidate == plan.candidates[0] and trial.seed == plan.seeds[0]
+        stub.finish(trial, tmp_path, "failed" if lost else "done")
+    freeze(plan, tmp_path)
+    monkeypatch.setattr(Worker, "run", lambda worker, due: [])
+    ended = launcher.run_sweep(tmp_path, SweepOptions([Slot(0)], stack="off"))
+    assert ended.signal is None and len(ended.wrong) == 1
+    assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
+    monkeypatch.setattr(Worker, "run", lambda worker, due: ["no slot stays"])
+    options = SweepOptions([Slot(0)], stack="off", final=False)
+    assert launcher.run_sweep(tmp_path, options).wrong[1:] == ("no slot stays",)
+    words = "--skip=dot: no variant, candidate or trial is called so; choose from: additive, gen"
+    options = SweepOptions([Slot(0)], work=WorkOptions(Part.of(None, "dot")))
+    check_refused(words, launcher.run_sweep, tmp_path, options)

@@ -1,5 +1,5 @@
 """One process of a job, in the hands of its launcher; how a worker deals with it is in
-test_worker.py.
+test_worker.py. Signals to a launcher are counted.
 """
 
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.experiments.run import live
 from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.live import ORPHANED, Live, died
+from attnlab.experiments.run.live import ORPHANED, Live, Stop, died
 from attnlab.experiments.run.slots import Slot
 from attnlab.records.attempts import read
 from tests.experiments import stub
@@ -107,3 +107,23 @@ def test_counters_of_kills_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyP
     paths[1].write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
     paths[2].write_text("nr_free_pages 17\noom_kill soon\n")  # of a system that answers otherwise
     assert live.oom_kills() == 7
+
+
+@pytest.mark.quick
+def test_signals_are_remembered_in_order_and_handlers_come_back() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        # a shell's background job starts with SIGINT ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+        with Stop() as stop:
+            assert stop.signal is None
+            for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+                signal.raise_signal(number)
+            assert stop.signals == [signal.SIGTERM, signal.SIGINT] and stop.signal == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import Stop, placing
-from attnlab.experiments.run.jobs import training
+from attnlab.experiments.run.jobs import trainings
 from attnlab.experiments.run.placing import Placed
 from tests.experiments import stub
 
@@ -53,7 +53,7 @@ def test_workers_are_asked_for_until_the_work_is_done(
     monkeypatch.setattr(placing, "POLL", 0.0)
     plan = stub.planned(tmp_path)
     workers = Workers(plan, tmp_path, there)
-    lines = workers.run(lambda: training(plan, None, tmp_path))
+    lines = workers.run(lambda: trainings(plan, None, tmp_path))
     if ended < 4 and there == [0]:
         first = plan.trials()[0].name
         assert lines == [f"{first} and 3 more: no worker stays; their logs lie in nowhere"]
@@ -66,4 +66,4 @@ def test_a_launcher_that_is_told_to_stop(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     workers = Workers(plan, tmp_path, [0])
     workers._stop.signals.append(2)
-    assert workers.run(lambda: training(plan, None, tmp_path)) == [] and workers.asked == [-1]
+    assert workers.run(lambda: trainings(plan, None, tmp_path)) == [] and workers.asked == [-1]

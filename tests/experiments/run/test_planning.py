@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.define.loading import Changes
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import live
 from attnlab.experiments.run import planning as planned
 from attnlab.records import provenance
@@ -137,11 +136,11 @@ def test_cores_are_written_with_the_plan(tmp_path: Path) -> None:
 
 def test_a_plain_mistake_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned, "_planned", None)
-    with pytest.raises(UserError, match="baseline is 'additiv'; did you mean 'additive'"):
-        file = experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'")
-        planned.ensure(file, tmp_path / "sweep")
+    file = experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'")
+    words = "baseline is 'additiv'; did you mean 'additive'"
+    check_refused(words, planned.ensure, file, tmp_path / "sweep")
     plan().write(tmp_path / "sweep")
     words = "holds another experiment: its name is 'which', here 'other'"
-    with pytest.raises(UserError, match=words):
-        planned.ensure(experiment_file(tmp_path / "other.py", SCORES), tmp_path / "sweep")
+    other = experiment_file(tmp_path / "other.py", SCORES)
+    check_refused(words, planned.ensure, other, tmp_path / "sweep")
     check_refused("holds no sweep", planned.grow, tmp_path / "nowhere", [])

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import Stop, look_at_all, ray
-from attnlab.experiments.run.jobs import training
+from attnlab.experiments.run.jobs import trainings
 from attnlab.experiments.run.live import DEFAULTS
 from attnlab.experiments.run.ray import Request, run_worker, worker_environment
 from attnlab.records.attempts import read
@@ -175,7 +175,7 @@ def test_others_leave_before_an_error(tmp_path: Path, stubbed: tuple[StubRay, ra
     launcher._tasks["other"] = 1
     stub.planned(tmp_path)
     module.answer = (2, "too few")
-    due = training(Plan.of_sweep(tmp_path), None, tmp_path)
+    due = trainings(Plan.of_sweep(tmp_path), None, tmp_path)
     check_refused("too few", launcher.run, lambda: due)
     assert module.cancels == [False] and list(launcher._tasks) == ["other"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.run.looks import looked
+from attnlab.experiments.run import looked
 from attnlab.experiments.run.scoring import due
 from attnlab.experiments.run.selection import freeze
 from attnlab.records.items import Items

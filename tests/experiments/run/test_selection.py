@@ -1,4 +1,6 @@
-"""The choice on validation."""
+"""The choice on validation. And the record of looks: a choice before it is frozen, a reading of the
+test split before it is opened; lines are only added.
+"""
 
 import dataclasses
 import json
@@ -8,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.experiments import grid
+from attnlab.experiments import grid, rows
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.run.selection import Choice, freeze, validation_score, wanted
+from attnlab.experiments.run import Choice, looked, scoring, selection, wanted
+from attnlab.experiments.run.selection import freeze, validation_score
 from tests.experiments import stub
 from tests.refusals import check_refused
 
@@ -117,7 +120,75 @@ def test_a_metric_that_is_not_there_is_told(tmp_path: Path) -> None:
     plan = tuned(tmp_path, {"0.1": (1.0, 1.0)})
     trial = plan.trials()[0]
     assert validation_score(trial, tmp_path, "step") == stub.STEPS
-    with pytest.raises(UserError, match="valid.json is damaged or has no 'bleu'"):
-        validation_score(trial, tmp_path, "bleu")
+    words = "valid.json is damaged or has no 'bleu'"
+    check_refused(words, validation_score, trial, tmp_path, "bleu")
     (tmp_path / "choice.json").write_text('{"made": 1}')
     check_refused("choice.json is damaged", Choice.read, tmp_path)
+
+
+@pytest.mark.quick
+def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None:
+    """A variant that comes later is frozen alone; freezing again what is frozen is none."""
+    assert looked(tmp_path) == ()
+    two = {"additive": {}, "general": {"system.attention.score": "general"}}
+    plan = stub.finished(tmp_path, compare=rows(two))
+    freeze(plan, tmp_path)
+    freeze(plan, tmp_path)
+    three = rows({**two, "dot": {"system.attention.score": "dot"}})
+    more = stub.finished(tmp_path, compare=three, seeds=(0, 1, 2))
+    freeze(dataclasses.replace(more, hash="1" * 12), tmp_path)
+    first, second = looked(tmp_path)
+    assert first["event"] == "choice" and first["seeds"] == (0, 1) and first["plan"] == plan.hash
+    assert [*first["chosen"]] == ["additive", "general"]
+    assert second["seeds"] == (0, 1, 2) and second["plan"] == "1" * 12
+    assert second["chosen"] == {"dot": more.of("dot")[0].id}
+    assert first["code"] is None or set(first["code"]) == {"revision", "tree", "dirty"}
+
+
+def test_a_choice_is_recorded_before_it_is_frozen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = stub.finished(tmp_path)
+
+    def full(self: Choice, directory: Path) -> None:
+        raise UserError("no space")
+
+    monkeypatch.setattr(Choice, "write", full)
+    check_refused("no space", freeze, plan, tmp_path)
+    assert [one["event"] for one in looked(tmp_path)] == ["choice"]
+    assert Choice.read(tmp_path) is None
+
+
+@pytest.mark.quick
+def test_a_reading_that_fails_is_recorded_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = stub.finished(tmp_path)
+    freeze(plan, tmp_path)
+    candidate = plan.candidates[0]
+    stub.looked_at(Trial(candidate, 0), tmp_path)
+    # scored; only its pictures are to be drawn
+    (Trial(candidate, 0).workdir(tmp_path) / "curves.png").unlink()
+    seen = []
+
+    def broken(trials: object, directory: Path) -> int:
+        seen.append(looked(directory)[-1])
+        raise RuntimeError("killed, say")
+
+    monkeypatch.setattr(scoring, "_evaluate", broken)
+    monkeypatch.setattr(scoring, "write_output_to", lambda path: None)
+    assert scoring.run(tmp_path, candidate.id) == 1
+    assert seen[0]["event"] == "test" and seen[0]["candidate"] == candidate.id
+    assert seen[0]["scored"] == (1,) and seen[0]["seeds"] == (0, 1)
+    assert len(looked(tmp_path)) == 2
+
+
+def test_half_a_line_that_a_power_cut_has_left_goes(tmp_path: Path) -> None:
+    plan = stub.finished(tmp_path)
+    selection.note_test(tmp_path, plan, "a", [0])
+    with open(tmp_path / selection.LOOKS, "a") as file:
+        file.write('{"event": "te')
+    assert len(looked(tmp_path)) == 1
+    selection.note_test(tmp_path, plan, "b", [0])
+    assert [one["candidate"] for one in looked(tmp_path)] == ["a", "b"]
+    assert all(json.loads(line) for line in (tmp_path / selection.LOOKS).read_text().splitlines())

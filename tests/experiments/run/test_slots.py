@@ -1,5 +1,6 @@
 """Shares of a machine: cores and GPUs, found without jax."""
 
+import dataclasses
 import os
 import stat
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from attnlab.experiments.run import slots
 from attnlab.experiments.run.slots import Slot, local_slots, share, with_planned_cores
-from tests.experiments import real
+from tests.experiments import real, stub
 from tests.refusals import check_refused
 
 
@@ -177,3 +178,14 @@ def test_a_worker_uses_what_it_was_given(
     assert slots.allotted(number, len(cores)) == slot
     assert slot.number == number and slot.cores == cores
     assert slot.environment == {"OMP_NUM_THREADS": str(len(cores))}
+
+
+def test_the_devices_that_configs_name(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    configs = ({"parallel": {"devices": number}} for number in (0, 4))
+    assert slots.devices_wanted(plan) is None
+    pairs = zip(plan.candidates, configs, strict=True)
+    candidates = (dataclasses.replace(one, config=config) for one, config in pairs)
+    assert slots.devices_wanted(dataclasses.replace(plan, candidates=tuple(candidates))) == 4
+    searched = dataclasses.replace(plan, candidates=(), base={"parallel.devices": 2})
+    assert slots.devices_wanted(searched) == 2

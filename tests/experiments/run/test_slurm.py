@@ -17,7 +17,7 @@ import pytest
 from attnlab.commands import Parser
 from attnlab.commands.sweep_flags import add_running
 from attnlab.experiments.run import Stop, WorkOptions, live, look_at_all, placing, slurm
-from attnlab.experiments.run.jobs import training
+from attnlab.experiments.run.jobs import trainings
 from attnlab.experiments.run.slurm import ArrayJob, Cluster, Leave, Request, add_arguments, request
 from attnlab.records import attempts
 from tests.commands.tiny import refused
@@ -68,7 +68,7 @@ def batches(fake: Path) -> list[str]:
 @pytest.mark.quick
 def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Path) -> None:
     plan = stub.planned(tmp_path / "sweep")
-    jobs = training(plan, None, tmp_path / "sweep")
+    jobs = trainings(plan, None, tmp_path / "sweep")
     sizes = {"minutes": 7, "warning": 40, "cores": 3, "gpus": 1}
     wanted = Request(2, **sizes, partition="big", other=(("account", "me"),))
     board = stub.Board()
@@ -83,7 +83,7 @@ def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Pat
 
     thread = threading.Thread(target=cluster_works)
     thread.start()
-    assert cluster.run(lambda: training(plan, None, tmp_path / "sweep")) == []
+    assert cluster.run(lambda: trainings(plan, None, tmp_path / "sweep")) == []
     thread.join()
     (batch,) = batches(fake)
     lines = [line for line in batch.splitlines() if line.startswith("#SBATCH")]
@@ -108,7 +108,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
     (fake / "refuse").touch()
     cluster = Cluster(tmp_path, Request(1), stub.Board(), Stop())
     words = "SLURM did not take the workers: .*invalid partition specified: nowhere"
-    check_refused(words, cluster.run, lambda: training(plan, None, tmp_path))
+    check_refused(words, cluster.run, lambda: trainings(plan, None, tmp_path))
     error = "slurm_load_jobs error: Unable to contact controller"
     (fake / "squeue").write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
     check_refused("squeue does not answer: .*Unable to contact controller", cluster.workers)

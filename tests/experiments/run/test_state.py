@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.plan.candidate import Trial
+from attnlab.experiments.plan import Trial
+from attnlab.experiments.run import counts, look, recorded
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import counts, look, recorded
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock

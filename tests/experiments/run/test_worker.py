@@ -22,7 +22,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import Stop, WorkOptions, jobs, live, look_at_all, searching, worker
 from attnlab.experiments.run.jobs import Due, Part
 from attnlab.experiments.run.selection import freeze
@@ -60,7 +60,7 @@ def run(
     """Run all that is left with the stub; the board has the lines of what failed at its end."""
     board, options_ = stub.Board(), WorkOptions(**options)
     made = Worker(directory, slots, board, stop or Stop(), options_, stack)
-    left = lambda: jobs.training(plan, None, directory, options_.part)
+    left = lambda: jobs.trainings(plan, None, directory, options_.part)
     board.lines += made.run(due or left)
     return board
 
@@ -486,7 +486,7 @@ def test_workers_at_once_do_nothing_twice(tmp_path: Path) -> None:
 
 def test_what_was_begun_comes_first_and_workers_begin_apart(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
-    listed = jobs.training(plan, None, tmp_path)
+    listed = jobs.trainings(plan, None, tmp_path)
     for job in listed[3:5]:
         stub.finish(job.trials[0], tmp_path, "interrupted")
     names = [job.name for job in listed]
@@ -548,7 +548,7 @@ def test_an_unreadable_record_stops_no_trial(
         asked.append(1)
         if len(asked) > 1:
             raise UserError("no JSON")
-        return jobs.training(plan, None, tmp_path)[:1]
+        return jobs.trainings(plan, None, tmp_path)[:1]
 
     check_refused("no JSON", made.run, due)
     assert states(plan, tmp_path)["additive_0"] == "done"

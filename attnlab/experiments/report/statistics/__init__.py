@@ -3,9 +3,8 @@ scipy are imported when they are called.
 
   family   variants on one measure: means, differences to a baseline (Dunnett), all pairs (Tukey), claims
   scale    bounds of the measure, and how many test examples it counts
-  power    the differences that numbers of seeds find
+  planned  the differences that numbers of seeds find, and the level of each look that is planned
   items    two systems over test examples: paired bootstrap and approximate randomisation
-  looks    the level of each look, for those who add seeds until satisfied
 
 How the method was chosen, with its measured error rates: docs/report.md and
 benchmarks/statistics.py.

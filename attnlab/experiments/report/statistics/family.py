@@ -7,8 +7,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from attnlab.experiments.report.statistics import seeds, spread
-from attnlab.experiments.report.statistics.power import Dunnett
+from attnlab.experiments.report.statistics import spread
+from attnlab.experiments.report.statistics.planned import Dunnett
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
 
 if TYPE_CHECKING:
@@ -142,15 +142,15 @@ class Family:
 
     @functools.cached_property
     def failing(self) -> Mapping[str, tuple[int, ...]]:
-        """Returns, by variant, the seeds whose values lie apart from its others (`seeds.apart`);
+        """Returns, by variant, the seeds whose values lie apart from its others (`spread.apart`);
         variants without such seeds are left out.
         """
         several = {name: list(runs.values()) for name, runs in self.values.items() if len(runs) > 1}
-        spreads = {name: seeds.spread(runs) for name, runs in several.items()}
+        spreads = {name: spread.spread(runs) for name, runs in several.items()}
         outlying = {}
         for name, runs in self.values.items():
-            others = seeds.typical([size for other, size in spreads.items() if other != name])
-            if apart := seeds.apart(runs, others, self.model.rounding):
+            others = spread.typical([size for other, size in spreads.items() if other != name])
+            if apart := spread.apart(runs, others, self.model.rounding):
                 outlying[name] = apart
         return outlying
 

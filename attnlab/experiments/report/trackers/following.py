@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import show_traceback
-from attnlab.experiments.report.trackers import TRACKERS, tracked_in
-from attnlab.experiments.report.trackers.runs import SETTLED, Store, Tracked
+from attnlab.experiments.report.trackers import SETTLED, TRACKERS, Tracked, TrackerStore, tracked_in
 from attnlab.records.locks import exclusive
 
 POLL = 2.0
@@ -61,7 +60,7 @@ class Follower:
         self._message_fd = message_fd
         self._has_reported = False
         self._called_at = float("inf")  # when it began to wait for the tracker
-        self._store: Store | None = None
+        self._store: TrackerStore | None = None
         self._opened: dict[str, tuple[Any, int]] = {}
         self._ended: dict[str, str] = {}
         self._stamps: dict[Path, list[int]] = {}
@@ -108,7 +107,7 @@ class Follower:
                 self._send(self._store, run, last or (sweep and run.facts["state"] in SETTLED))
         self._stamps = stamps
 
-    def _send(self, store: Store, run: Tracked, ends: bool) -> None:
+    def _send(self, store: TrackerStore, run: Tracked, ends: bool) -> None:
         opened, newest = self._opened.get(run.id) or self._call(store.open, run)
         points = [point for point in run.curve if point.step > newest]
         self._call(store.log, opened, points)

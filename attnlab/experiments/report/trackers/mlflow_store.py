@@ -13,8 +13,7 @@ from typing import Any
 
 from attnlab.config.tree import flat
 from attnlab.experiments.define import text
-from attnlab.experiments.report.trackers import runs
-from attnlab.experiments.report.trackers.runs import Point, Tracked, folder, pieces
+from attnlab.experiments.report.trackers import Point, Tracked, TrackerStore, folder, pieces
 
 _ID, _DIGEST = "attnlab.id", "attnlab.digest"
 _LONGEST = 6000  # characters of a parameter; MLflow refuses more
@@ -29,7 +28,7 @@ def _allowed(name: str) -> str:
     return re.sub(r"[^\w\-. :/]+", "_", name.replace("<=", " le ").replace(">=", " ge ")).strip("_")
 
 
-class Store(runs.Store):
+class Store(TrackerStore):
     """Runs found by a tag, at the address `where`, or in `mlflow.db` in that folder."""
 
     def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:

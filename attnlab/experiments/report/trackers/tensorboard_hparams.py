@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments.define import text
-from attnlab.experiments.report.trackers import runs
-from attnlab.experiments.report.trackers.runs import Tracked, folder
+from attnlab.experiments.report.trackers import Tracked, TrackerStore, folder
 from attnlab.records.files import write_atomic
 from attnlab.records.tensorboard import encoded, scalars
 
@@ -18,7 +17,7 @@ _FILE = "events.out.tfevents"
 _TAG = "_hparams_/"
 
 
-class Store(runs.Store):
+class Store(TrackerStore):
     """An event file for each trial below `out/tensorboard/GROUP`, its digest in its name, and one
     for the sweep: what HParams shows.
     """

@@ -12,11 +12,10 @@ from typing import Any
 
 from attnlab.config.tree import flat
 from attnlab.experiments.define import text
-from attnlab.experiments.report.trackers import runs
-from attnlab.experiments.report.trackers.runs import Tracked, folder
+from attnlab.experiments.report.trackers import Tracked, TrackerStore, folder
 
 
-class Store(runs.Store):
+class Store(TrackerStore):
     """Runs that are found by their names, which end with the id; in the folder `where`, below
     `trackio`, or where the user has all ("local"). Later steps and final numbers are added to what
     is there.
@@ -49,7 +48,7 @@ class Store(runs.Store):
         return started, -1 if last is None else last
 
     def end(self, opened: Any, run: Tracked) -> None:
-        """See `runs.Store`."""
+        """See `TrackerStore`."""
         opened.log({**run.final, "state": run.facts["state"]}, step=run.last)
         with contextlib.redirect_stdout(None):
             opened.finish()

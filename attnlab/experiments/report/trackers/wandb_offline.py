@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.report.trackers import runs
-from attnlab.experiments.report.trackers.runs import Tracked, folder
+from attnlab.experiments.report.trackers import Tracked, TrackerStore, folder
 from attnlab.records.files import write_atomic
 
 PROJECT = "attnlab"
@@ -18,7 +17,7 @@ _DIGEST = "attnlab.digest"
 _LONGEST_TAG = 64  # characters; W&B refuses more
 
 
-class Store(runs.Store):
+class Store(TrackerStore):
     """Offline runs in the folder `where`, below `wandb`; those that were synchronised and have not
     changed stay marked as such. Or runs of the server, if `where` is "online".
     """
@@ -71,7 +70,7 @@ class Store(runs.Store):
         return started, started.step - 1 if self._online else -1
 
     def end(self, opened: Any, run: Tracked) -> None:
-        """See `runs.Store`; the digest is written into the folder last."""
+        """See `TrackerStore`; the digest is written into the folder last."""
         opened.summary.update({**run.final, "state": run.facts["state"]})
         opened.finish(exit_code=0 if run.facts["state"] in ("done", "running") else 1)
         for path in self._all(run.id):

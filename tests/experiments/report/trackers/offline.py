@@ -37,7 +37,7 @@ def events(path: Path) -> Iterator[bytes]:
         content = content[16 + length :]
 
 
-def wandb_records(path: Path) -> Iterator[Any]:
+def read_wandb(path: Path) -> Iterator[Any]:
     """The records of a `.wandb` file: blocks of 32 KiB of checked pieces, as LevelDB's log has
     them, after seven bytes.
     """

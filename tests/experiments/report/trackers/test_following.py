@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from attnlab.experiments.report.trackers import following, runs, tracked_in
+from attnlab.experiments.report.trackers import Point, Tracked, TrackerStore, following, tracked_in
 from attnlab.experiments.report.trackers.following import Follower
-from attnlab.experiments.report.trackers.runs import Point, Tracked
 from attnlab.records.tracking import Tracking
 from tests.commands.tiny import alone
 from tests.experiments.report.trackers.offline import change, made, stand_in, wandb_told
 from tests.experiments.synthetic import end, lines, manifest, start, write
 
 
-class Memory(runs.Store):
+class Memory(TrackerStore):
     """A tracker that keeps all it is told: of each run the points and how it ended."""
 
     def __init__(self) -> None:
@@ -42,7 +41,7 @@ def whole(*steps: int) -> list[tuple[int, list[str]]]:
     return [(step, ["train/loss", "valid/loss"]) for step in steps]
 
 
-def follower(directory: Path, store: runs.Store) -> Follower:
+def follower(directory: Path, store: TrackerStore) -> Follower:
     beside = Follower("wandb", "", directory)
     beside._store = store
     return beside
@@ -154,7 +153,7 @@ follower.run()
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the stand-in for W&B keeps runs."""
+    """Where the stand-in for W&B keeps trackers."""
     stand_in(monkeypatch, tmp_path / "packages")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
     return tmp_path / "store"

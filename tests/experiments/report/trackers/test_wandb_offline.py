@@ -13,15 +13,9 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.report.trackers import export
-from tests.experiments.report.trackers.offline import (
-    change,
-    made,
-    stand_in,
-    wandb_records,
-    wandb_told,
-)
+from tests.experiments.report.trackers.offline import change, made, read_wandb, stand_in, wandb_told
+from tests.refusals import check_refused
 
 
 @pytest.fixture
@@ -91,8 +85,8 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for found in (None, left):
         monkeypatch.setitem(sys.modules, "wandb", found)  # type: ignore[arg-type]
         words = r"export --to=wandb needs wandb: pip install 'attnlab\[wandb\]'"
-        with pytest.raises(UserError, match=words):
-            export(made(tmp_path / f"sweep {found is None}"), "wandb", tmp_path / "out")
+        directory = made(tmp_path / f"sweep {found is None}")
+        check_refused(words, export, directory, "wandb", tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
@@ -109,7 +103,7 @@ def test_what_the_real_one_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert export(directory, "wandb", out).unchanged == 8
     found = {}
     for path in (out / "wandb").glob("offline-run-*/*.wandb"):
-        records = list(wandb_records(path))
+        records = list(read_wandb(path))
         run = next(record.run for record in records if record.HasField("run"))
         logged = [record.history.item for record in records if record.HasField("history")]
         history = [values(items) for items in logged]

@@ -12,10 +12,9 @@ import pytest
 from attnlab.experiments.define.derived import COUNTED, PLAIN, forms
 from attnlab.experiments.report import collect, report
 from attnlab.experiments.report.contents import Contents
-from attnlab.experiments.report.derived import COSTS, side_by_side, value
+from attnlab.experiments.report.trials import COSTS, side_by_side, value
 from tests.experiments.report.tabled import main
-from tests.experiments.synthetic import APART as SCORES
-from tests.experiments.synthetic import claim, end, lines, start, sweep, workdir
+from tests.experiments.synthetic import APART, claim, end, lines, start, sweep, workdir
 
 STEPS_TO = "steps_to(loss<=1.5)"  # a: at step 9, b: at the last, 12, c: never
 
@@ -24,11 +23,11 @@ def reported(directory: Path, *contrasts: tuple[dict[str, float], str], **change
     """The report of a sweep with a claim of contrasts (weights, what on)."""
     listed = [{"weights": weights, "at_least": 0.0, "on": on} for weights, on in contrasts]
     stated = {"statement": "It is so.", "contrasts": listed} if listed else None
-    return report.write(sweep(directory, SCORES, claim=stated, **changes), stream=io.StringIO())
+    return report.write(sweep(directory, APART, claim=stated, **changes), stream=io.StringIO())
 
 
 def test_values_from_records(tmp_path: Path) -> None:
-    records = collect(sweep(tmp_path, SCORES)).trials
+    records = collect(sweep(tmp_path, APART)).trials
     trials = {(run.candidate.variant, run.seed): run for run in records}
     found = {name: value(trials["a", 1], "test", name) for name in forms()}
     assert found == {

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.trackers.runs import tracked
+from attnlab.experiments.report.trackers import tracked
 from tests.experiments.report.trackers.offline import change, made
 from tests.experiments.synthetic import edit, lines, sweep, workdir
 

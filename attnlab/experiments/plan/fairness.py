@@ -1,7 +1,9 @@
-"""Checks that the task has the scores by which an experiment chooses and reports, and says which
-variants they may not compare.
+"""What makes the variants of a plan comparable, checked and said before anything trains: scores
+that the task has, by which an experiment chooses and reports, with the variants that these may not
+compare; and a budget that is held equal, with the refusal where it is missed. Imports no jax.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,9 +11,11 @@ from attnlab.config import flat, is_below
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import check_derived, forms, is_derived, reached, several
 from attnlab.experiments.plan.candidate import Candidate
-from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan.plan import BudgetTerms, Plan
 from attnlab.records.measures import DEPENDS, TEXT, VOCABULARY, declared, depends_on
 
+FLAG = "--accept-unmatched"
+WORDS = {"parameters": "parameters", "flops": "FLOPs per step"}
 _READ = ("task", "data", "batch.longer", "batch.max_length")
 """The settings that decide which examples a split has, and what is learned from them."""
 
@@ -127,3 +131,64 @@ def _check_pruned(plan: Plan, task: Any) -> None:
             f" training.evaluate_every={every} of {steps} steps makes fewer than three; set it to"
             f" {max(1, steps // 3)} or less"
         )
+
+
+def budget_lines(plan: Plan) -> Iterator[str]:
+    """Yields a line for each candidate of a plan with a budget (what is matched, by which setting
+    at which value, and how far off it is); without a budget, one line with the parameters of each
+    variant, if they are several.
+    """
+    if plan.budget is None:
+        sizes = {candidate.variant: candidate.parameters for candidate in reversed(plan.candidates)}
+        each = [f"{name} {sizes[name]:,}" for name in plan.variants if name in sizes]
+        if len(each) > 1:
+            yield f"parameters: {', '.join(each)}: not matched, for the experiment has no budget"
+        return
+    for candidate in plan.candidates:
+        if candidate.budget is not None:
+            yield f"budget: {_match_line(candidate, plan.budget)}"
+
+
+def check_budget(plan: Plan, old: Plan | None) -> Plan:
+    """Returns the plan with "accepted" (whether the user accepts it) in the `budget` of every
+    candidate that misses the budget; raises `UserError` for one that misses it unaccepted and is
+    not in the plan `old`.
+
+    Args:
+      plan: what would be written; it says whether the user accepts that candidates miss it.
+      old: what stands there; its candidates are not judged again.
+
+    Raises:
+      UserError: one misses it, and nobody has accepted that.
+    """
+    before = {candidate.id: candidate.budget for candidate in old.candidates} if old else {}
+    candidates = []
+    for candidate in plan.candidates:
+        met, judged = candidate.budget, candidate
+        if met is not None and not met["matched"] and plan.budget is not None:
+            if candidate.id not in before and not plan.unmatched:
+                line = _match_line(candidate, plan.budget)
+                raise UserError(f"budget: {line}; change it, or accept it with {FLAG}")
+            earlier = before.get(candidate.id)
+            taken = plan.unmatched if earlier is None else earlier.get("accepted", False)
+            judged = dataclasses.replace(candidate, budget={**met, "accepted": taken})
+        candidates.append(judged)
+    return dataclasses.replace(plan, candidates=tuple(candidates))
+
+
+def _match_line(candidate: Candidate, terms: BudgetTerms) -> str:
+    """Returns a line on how near a candidate comes to its budget, "general has 12,000 parameters of
+    12,345 wanted (-2.79 %) by system.decoder=40", with "NOT MATCHED within 1 %" if it misses what
+    the `terms` allow.
+    """
+    met = candidate.budget
+    assert met is not None
+    off = 100 * (met["reached"] / met["wanted"] - 1)
+    tuned = ", ".join(f"{key}={value}" for key, value in candidate.tuned.items())
+    name = f"{candidate.variant} ({tuned})" if tuned else candidate.variant
+    missed = "" if met["matched"] else f": NOT MATCHED within {100 * terms['within']:g} %"
+    note = f" ({met['note']})" if met["note"] else ""
+    return (
+        f"{name} has {met['reached']:,.0f} {WORDS[terms['match']]} of {met['wanted']:,.0f} wanted"
+        f" ({off:+.3g} %) by {met['knob']}={met['value']}{missed}{note}"
+    )

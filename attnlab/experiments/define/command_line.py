@@ -1,10 +1,16 @@
-"""An experiment from the flags of a command line, written as an experiment file.
+"""What a command line says of an experiment: its settings as values, and an experiment from its
+flags, written as an experiment file. Needs no jax.
 
     --config=configs/translation.py:rnnsearch --grid system.attention.score=dot,additive --tune schedule.peak=1e-3,3e-3
 
 `--grid` lists the variants, the rows of the report. `--tune` gives lists, and `--search` ranges, of
 settings that validation chooses for every row. The file is an ordinary experiment file; a claim or
 a budget can be added later.
+
+A setting, "a.b=60", becomes the value that an experiment file would have: identities hash values,
+not how they are spelt. Planning checks the fields of components. If neither the experiment nor its
+config file nor a default has a value for a setting, its text becomes a number, tuple or None only
+if this cannot change its meaning; else it stays a text.
 """
 
 import ast
@@ -16,12 +22,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attnlab.config import config_name, is_below, off_value, read_config_file
-from attnlab.config.patterns import is_dotted_name
+from attnlab.config import config_name, flat, is_below, off_value, read_config_file
+from attnlab.config.patterns import covers, is_dotted_name
+from attnlab.config.resolve import read_value
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define.axes import grid, short_names
+from attnlab.experiments.define.axes import grid, short_names, text
 from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
-from attnlab.experiments.define.typed import typed
+from attnlab.tasks.schemas import known_defaults
 
 _RANGES: Mapping[str, Any] = {
     make.__name__: make for make in (uniform, log_uniform, integers, choice)
@@ -111,8 +118,8 @@ class InlineExperiment:
         ones.
         """
         settings: dict[str, tuple[Any, ...]] = {}
-        for key, text in _keys(flag, arguments):
-            settings[key] = tuple(typed({key: part}, {}, self.config)[key] for part in _parts(text))
+        for key, many in _keys(flag, arguments):
+            settings[key] = tuple(typed({key: part}, {}, self.config)[key] for part in _parts(many))
         if settings:
             _with_prefix(flag, lambda: grid(settings))
         return settings
@@ -124,10 +131,10 @@ class InlineExperiment:
         """
         words = [word for given in self.without for word in _parts(given)]
         off: dict[str, Any] = {}
-        for key, text in _keys("--without", words):
+        for key, value in _keys("--without", words):
             switched = functools.partial(off_value, self.config, key, self.overrides)
-            given = typed({key: text}, {}, self.config)
-            off[key] = given[key] if text else _with_prefix("--without", switched)
+            given = typed({key: value}, {}, self.config)
+            off[key] = given[key] if value else _with_prefix("--without", switched)
         for key, other in itertools.permutations(off, 2):
             if is_below(key, [other]):
                 raise UserError(f"--without: {key} lies in {other}; leave one of them out")
@@ -140,7 +147,7 @@ class InlineExperiment:
         """Returns the arguments of the call `Search(...)` as source text, made from `--search`,
         `--trials` and `--pruner`.
         """
-        space = {key: _range(key, text) for key, text in _keys("--search", self.search)}
+        space = {key: _range(key, bounds) for key, bounds in _keys("--search", self.search)}
         further: dict[str, Any] = {"trials": self.trials, "pruner": self.pruner}
         further = {name: value for name, value in further.items() if value is not None}
         _with_prefix("--search", lambda: Search(space, **further))
@@ -195,16 +202,16 @@ def _keys(flag: str, arguments: Iterable[str]) -> list[tuple[str, str]]:
     alone = flag == "--without"
     texts: dict[str, str] = {}
     for word in arguments:
-        key, equals, text = word.partition("=")
+        key, equals, value = word.partition("=")
         key = key.removeprefix("config.")
-        if not (text or (alone and not equals)) or not is_dotted_name(key):
+        if not (value or (alone and not equals)) or not is_dotted_name(key):
             raise UserError(
                 f"{flag} {word}: expected a setting and its values, such as {_LIKE[flag]}"
             )
         if key in texts:
             advice = "leave one of them out" if alone else "put all of its values into one"
             raise UserError(f"{flag} {word}: {key!r} is given twice; {advice}")
-        texts[key] = text
+        texts[key] = value
     return list(texts.items())
 
 
@@ -241,7 +248,8 @@ def _range(key: str, text: str) -> Range:
         raise UserError(f"--search {key}={text}: expected a range, such as {_LIKE['--search']}")
     if match[1] not in _RANGES:
         raise UserError(f"--search {key}={text}: {match[1]!r}; {nearest(match[1], _RANGES)}")
-    bounds = [_literal(part) for part in _parts(match[2]) if part]
+    words = {"true": True, "false": False}
+    bounds = [words.get(part, _literal(part)) for part in _parts(match[2]) if part]
     try:
         made: Range = _with_prefix(f"--search {key}={text}", lambda: _RANGES[match[1]](*bounds))
     except TypeError:
@@ -251,14 +259,12 @@ def _range(key: str, text: str) -> Range:
     return made
 
 
-def _literal(text: str) -> Any:
-    """Returns the value of a text that is a Python literal, True or False for "true" and "false",
-    else the text itself.
-    """
+def _literal(given: str) -> Any:
+    """Returns the value of a text that is a Python literal, else the text itself."""
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return {"true": True, "false": False}.get(text, text)
+        return ast.literal_eval(given)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return given
 
 
 def _with_prefix(where: str, make: Any) -> Any:
@@ -269,3 +275,73 @@ def _with_prefix(where: str, make: Any) -> Any:
         return make()
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
+
+
+def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> dict[str, Any]:
+    """Converts {setting: text} to {setting: value}, with the type of the setting's value in `base`,
+    else in the config file `config` or the defaults, else as a Python number or tuple; any other
+    text stays text.
+
+    Args:
+      settings: dotted name to text.
+      base: the experiment's own settings, which say the type first.
+      config: its config file and argument.
+
+    Raises:
+      UserError: the config file cannot be run.
+    """
+    if not settings:
+        return {}
+    places = (base, {**known_defaults(), **flat(read_config_file(config))})
+    return {
+        name: _value(given, [place[key] for place in places for key in place if covers(name, key)])
+        for name, given in settings.items()
+    }
+
+
+def same(first: Any, second: Any) -> bool:
+    """Returns whether two values mean the same setting, where one may be a text (as earlier
+    versions stored it) that reads as the other.
+    """
+    if first is None or second is None:
+        return first is second or "None" in (first, second)
+    if isinstance(first, str) != isinstance(second, str):
+        given, value = (first, second) if isinstance(first, str) else (second, first)
+        return _read(given, value) == (
+            _read(text(value), value) if isinstance(value, list) else value
+        )
+    return bool(first == second)
+
+
+def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings, each with its value as written in `before` if both mean the same, so
+    that what was planned with a text keeps its id.
+    """
+    return {
+        name: before[name] if name in before and same(before[name], value) else value
+        for name, value in settings.items()
+    }
+
+
+def _value(given: str, old: list[Any]) -> Any:
+    """Converts the text of a setting to the type of the first of the `old` values with which that
+    works; else to a Python number or tuple if it is spelt as one; else returns the text.
+    """
+    for previous in old:
+        value = _read(given, previous)
+        if value is not None:
+            return value
+    value = _literal(given)
+    return value if isinstance(value, int | float | tuple) and text(value) == given else given
+
+
+def _read(given: str, old: Any) -> Any:
+    """Converts a text to the type of the value `old`; returns None if that is impossible or `old`
+    is None.
+    """
+    if old is None:
+        return None
+    try:
+        return read_value(given, tuple(old) if isinstance(old, list) else old, lambda: Any, "")
+    except UserError:
+        return None
