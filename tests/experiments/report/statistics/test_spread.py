@@ -8,7 +8,8 @@ import pytest
 from attnlab.experiments.report.statistics import spread
 from attnlab.experiments.report.statistics.spread import apart, bootstrap_interval, effect_size
 
-RNG, OTHER = np.random.default_rng(7), np.random.default_rng(2)
+RNG = np.random.default_rng(7)
+SEEDS_RNG = np.random.default_rng(2)
 
 
 def test_bootstrap_is_the_same_every_time_and_stays_within_the_values() -> None:
@@ -61,7 +62,7 @@ def test_a_failed_seed_elsewhere_does_not_hide_one_here() -> None:
 )
 def test_false_alarms_are_rare_and_failures_are_seen(seeds: int, most: float, least: float) -> None:
     """Of normal values with a known spread, and with the first 12 standard deviations lower."""
-    values = OTHER.normal(size=(1000, seeds))
+    values = SEEDS_RNG.normal(size=(1000, seeds))
     assert np.mean([bool(apart(dict(enumerate(one)), 1.0, 0.0)) for one in values]) < most
     values[:, 0] -= 12
     assert np.mean([apart(dict(enumerate(one)), 1.0, 0.0) == (0,) for one in values]) > least
