@@ -365,9 +365,8 @@ def with_tags(sentence: Sentence) -> tagged.Sentence:
 
 
 def _head(phrase: str, part: str) -> str:
-    """Returns the origin of the head, in the dependency tree, of the word whose origin is
-    `phrase`.`part` (a path in the sentence such as "s.r.verb", see `source_words`); "" for the
-    root.
+    """Returns the origin of the head, in the dependency tree, of the word of origin
+    `phrase`.`part` (a path such as "s.r.verb", see `source_words`); "" for the root.
     """
     if part == "adverb":
         return "p.verb"

@@ -50,13 +50,13 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
     ):
         check_refused(message, squad(tmp_path, answers).questions, "train")
     for value, field in itertools.product((None, 5, ["a"], {"a": "b"}), ("context", "question")):
-        words = f"form of SQuAD .TypeError: {field} is"
-        check_refused(words, squad(tmp_path, [], **{field: value}).questions, "train")
+        message = f"form of SQuAD .TypeError: {field} is"
+        check_refused(message, squad(tmp_path, [], **{field: value}).questions, "train")
     (tmp_path / "train.json").write_text("{")
     check_refused(r"train.json: no JSON", source.questions, "train")
     squad(tmp_path, [])
-    words = r"no question of the split 'train' .*unanswerable=true"
-    check_refused(words, questions.Questions.load, data, words, splits=("train",))
+    message = r"no question of the split 'train' .*unanswerable=true"
+    check_refused(message, questions.Questions.load, data, words, splits=("train",))
 
 
 def test_made_up_passages_have_one_answer() -> None:
