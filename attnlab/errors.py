@@ -66,7 +66,7 @@ MOVED = {
     "asking": "said by the arguments weights= and history= themselves",
     "attnlab.training.interrupt": "attnlab.training.session",
     "attnlab.attention.view.standing": "token_positions",
-    "attnlab.data.diagnostics.drawing.within": "attnlab.data.generated.within",
+    "attnlab.data.diagnostics.drawing": "attnlab.data.generated, or attnlab.data.asked",
     "attnlab.config.values": "attnlab.config.resolve",
     "attnlab.training.turns": "attnlab.training.stacked",
     "attnlab.training.storage_errors": "attnlab.training.orbax_steps",
@@ -81,10 +81,9 @@ MOVED = {
     ),
     "attnlab.data.crops": "attnlab.data.blocks",
     "attnlab.data.corpus.VocabularySettings": "attnlab.data.learned.VocabularySettings",
-    "attnlab.data.images.labelled.Shape": "attnlab.data.learned.Shape",
+    "attnlab.data.images.labelled": "attnlab.data.images.annotated",
+    "attnlab.data.images.folder": "attnlab.data.images.files",
     "attnlab.data.generated.Generated": "attnlab.data.generated.Sized",
-    "attnlab.data.diagnostics.drawing.apart": "the method apart of attnlab.data.generated.Sized",
-    "attnlab.data.diagnostics.drawing.below": "attnlab.data.generated.below",
 }
 """What it may import of ours, and what that is called now; said where a module of ours is imported."""
 

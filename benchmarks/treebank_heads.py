@@ -28,8 +28,7 @@ import attnlab
 from attnlab.analysis.heads import HeadStatistics
 from attnlab.analysis.inside import maps_between_words
 from attnlab.analysis.pointing import Maps, heads_of, syntax_scores
-from attnlab.data.conll import Conllu
-from attnlab.data.tagged import Sentence
+from attnlab.data.tagged import Conllu, Sentence
 from attnlab.progress import table
 from attnlab.records.items import Items
 from benchmarks import rounds

@@ -363,7 +363,7 @@ OLD = {
         "from attnlab.attention.view import standing": "view.standing is now token_positions",
         "import attnlab.attention.so_far": "so_far is now attnlab.attention.mechanisms.heads",
         "from attnlab.attention.cards import Card": "cards is now attnlab.layers.cards",
-        "from attnlab.data.diagnostics.drawing import within": "now attnlab.data.generated.within",
+        "from attnlab.data.diagnostics.drawing import within": "drawing is now attnlab.data.generated",
     },
     "system.attention.score": {
         "from attnlab.attention.scores.perceptrons import Additive\n"

@@ -19,9 +19,8 @@ from attnlab.analysis import ablation, attribution, induction, pointing
 from attnlab.analysis.alignment import word_weights
 from attnlab.analysis.heads import HeadStatistics, Record, summary
 from attnlab.analysis.passes import Batches, Passes
-from attnlab.data.conll import Conllu
 from attnlab.data.passages import located
-from attnlab.data.tagged import Sentence
+from attnlab.data.tagged import Conllu, Sentence
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.progress import patience

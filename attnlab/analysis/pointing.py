@@ -33,7 +33,7 @@ from scipy.sparse import csgraph
 
 from attnlab.analysis.alignment import word_weights
 from attnlab.analysis.heads import Record
-from attnlab.data.json_lines import field_of, objects_of, text_of
+from attnlab.data.json_files import field_of, objects_of, text_of
 from attnlab.data.tagged import ROOT, Sentence
 from attnlab.errors import UserError
 from attnlab.records.items import Items

@@ -17,7 +17,7 @@ from attnlab import config as configs
 from attnlab import weights
 from attnlab.api.stored import Stored
 from attnlab.api.trained import Run, compute_dtype, in_precision
-from attnlab.data.images.labelled import ImageData
+from attnlab.data.images.annotated import ImageData
 from attnlab.data.tokenizer import FILE, Adopted
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError

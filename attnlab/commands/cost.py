@@ -138,7 +138,7 @@ def _value(text: str) -> object:
     """Returns the JSON value of a text (number, true, false, ...), or the text itself if it is no
     JSON.
     """
-    from attnlab.data.readers.json_text import parse_json
+    from attnlab.data.json_files import parse_json
 
     try:
         return parse_json(text, "--set")

@@ -136,7 +136,7 @@ def _flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a row (column to value) in which the fields of a nested column have dotted names,
     "column.field"; an image stays whole.
     """
-    from attnlab.data.json_lines import field_of
+    from attnlab.data.json_files import field_of
 
     flat: dict[str, Any] = {}
     for name, value in row.items():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.commands import session, streams
 from attnlab.commands.generate import check_output, on_one_line, read_lines
-from attnlab.data.readers.json_text import parse_json
+from attnlab.data.json_files import parse_json
 from attnlab.errors import UserError, nearest
 from attnlab.flags import add_number
 from attnlab.progress import Progress, table

@@ -7,9 +7,9 @@ and the like, `texts(split) -> list[text]` for language modelling, `labelled(spl
 label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it,
 `tagged(split) -> list[attnlab.data.tagged.Sentence]` for tagging, `asked(split) ->
 list[attnlab.data.asked.Row]` for diagnostic tasks, `images(split) ->
-attnlab.data.images.labelled.Labelled` for classification of images, for images with more beside
+attnlab.data.images.annotated.Labelled` for classification of images, for images with more beside
 them `captions`, `objects` and `masks`, see `attnlab.data.images.annotated`, and
-`visual_questions(split) -> attnlab.data.images.questions.Asked`. A source whose texts are ids already has
+`visual_questions(split) -> attnlab.data.images.texts.Asked`. A source whose texts are ids already has
 `loaded(vocabulary settings, vocabulary of the run, splits) -> Texts` instead, see
 `attnlab.data.shards`. What is read of a source is an `attnlab.data.dataset.Dataset`, of a kind for
 each of these methods.
@@ -25,26 +25,26 @@ SPLITS = ("train", "valid", "test")
 SOURCES: Table[Callable[..., Any]] = Table(
     "data source",
     {
-        "dates": "attnlab.data.dates:Dates",
+        "dates": "attnlab.data.generated_pairs:Dates",
         "grammar": "attnlab.data.grammar:Grammar",
-        "copying": "attnlab.data.copying:Copying",
-        "spelling": "attnlab.data.spelling:Spelling",
+        "copying": "attnlab.data.generated_pairs:Copying",
+        "spelling": "attnlab.data.generated_pairs:Spelling",
         "files": "attnlab.data.files:ParallelFiles",
-        "json": "attnlab.data.json_lines:JsonLines",
+        "json": "attnlab.data.json_files:JsonLines",
         "table": "attnlab.data.files:TabFiles",
         "rows": "attnlab.data.rows:Rows",
         "text": "attnlab.data.files:TextFiles",
         "shards": "attnlab.data.shards:Shards",
-        "associations": "attnlab.data.associations:Associations",
-        "markers": "attnlab.data.markers:Markers",
-        "lookup": "attnlab.data.lookup:Lookup",
-        "agreement": "attnlab.data.agreement:Agreement",
+        "associations": "attnlab.data.generated_texts:Associations",
+        "markers": "attnlab.data.generated_texts:Markers",
+        "lookup": "attnlab.data.generated_texts:Lookup",
+        "agreement": "attnlab.data.grammar:Agreement",
         "deeds": "attnlab.data.questions:Deeds",
         "squad": "attnlab.data.questions:Squad",
-        "conllu": "attnlab.data.conll:Conllu",
-        "columns": "attnlab.data.conll:Columns",
-        "entailment": "attnlab.data.entailment:Entailment",
-        "none": "attnlab.data.none:NoData",
+        "conllu": "attnlab.data.tagged:Conllu",
+        "columns": "attnlab.data.tagged:Columns",
+        "entailment": "attnlab.data.generated_texts:Entailment",
+        "none": "attnlab.data.dataset:NoData",
         "one_side": "attnlab.data.of_pairs:OneSide",
         "prefixed": "attnlab.data.of_pairs:Prefixed",
         "joined": "attnlab.data.of_pairs:Joined",
@@ -53,12 +53,12 @@ SOURCES: Table[Callable[..., Any]] = Table(
         "mqar": "attnlab.data.diagnostics.recall:MultiQueryRecall",
         "associative_recall": "attnlab.data.diagnostics.recall:SingleQueryRecall",
         "needle": "attnlab.data.diagnostics.recall:Needle",
-        "in_a_row": "attnlab.data.diagnostics.copies:InARow",
-        "selective_copying": "attnlab.data.diagnostics.copies:SelectiveCopying",
-        "induction": "attnlab.data.diagnostics.copies:Induction",
-        "state_tracking": "attnlab.data.diagnostics.states:StateTracking",
-        "list_ops": "attnlab.data.diagnostics.list_ops:ListOps",
-        "shapes": "attnlab.data.images.shapes:Shapes",
+        "in_a_row": "attnlab.data.of_pairs:InARow",
+        "selective_copying": "attnlab.data.diagnostics.recall:SelectiveCopying",
+        "induction": "attnlab.data.diagnostics.recall:Induction",
+        "state_tracking": "attnlab.data.diagnostics.computing:StateTracking",
+        "list_ops": "attnlab.data.diagnostics.computing:ListOps",
+        "shapes": "attnlab.data.images.painted:Shapes",
         "scenes": "attnlab.data.images.scenes:Scenes",
         "sort_of_clevr": "attnlab.data.images.sort_of_clevr:SortOfClevr",
         "easy_vqa": "attnlab.data.images.question_files:EasyVqa",
@@ -67,11 +67,11 @@ SOURCES: Table[Callable[..., Any]] = Table(
         "npz": "attnlab.data.images.files:Npz",
         "coco_boxes": "attnlab.data.images.coco:CocoBoxes",
         "coco_captions": "attnlab.data.images.coco:CocoCaptions",
-        "caption_folder": "attnlab.data.images.captioned:CaptionFolder",
+        "caption_folder": "attnlab.data.images.texts:CaptionFolder",
         "image_rows": "attnlab.data.images.rows:ImageRows",
-        "image_folder": "attnlab.data.images.folder:ImageFolder",
-        "tfds_images": "attnlab.data.images.tfds:TfdsImages",
-        "mask_folder": "attnlab.data.images.segmented:MaskFolder",
-        "translated": "attnlab.data.images.translated:Translated",
+        "image_folder": "attnlab.data.images.files:ImageFolder",
+        "tfds_images": "attnlab.data.tfds:TfdsImages",
+        "mask_folder": "attnlab.data.images.regions:MaskFolder",
+        "translated": "attnlab.data.images.painted:Translated",
     },
 )

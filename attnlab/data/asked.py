@@ -1,4 +1,5 @@
-"""Texts in which some words are followed by a question: the form of all diagnostic tasks.
+"""Texts in which some words are followed by a question: the form of all diagnostic tasks, the
+data of their runs, and the base of their generators.
 
 A source of such texts has `asked(split) -> list[Row]`. A row is read from left to right. At a word
 with an answer the system says this answer, having read the words up to this one; the answer itself
@@ -7,12 +8,15 @@ is not read, unless it stands in the text. As ids a row is what begins a text an
 loss and no score counts.
 """
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
+from attnlab.data.generated import Sized
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -134,3 +138,30 @@ def guesses(answers: Counter[str], expected: Sequence[str]) -> dict[str, float]:
 def most_frequent(answers: Counter[str]) -> str:
     """The answer that is right most often, of equal ones the first in alphabetical order."""
     return min(answers, key=lambda answer: (-answers[answer], answer))
+
+
+@dataclass(frozen=True)
+class Drawn(Sized):
+    """Base of the generators: `examples`, `valid` and `test` texts, each drawn by `draw_row`; `group`
+    is what the groups of its rows are called.
+    """
+
+    def draw_row(self, draw: random.Random, split: str) -> Row:
+        """One text; only the test split may have other lengths than the others."""
+        raise NotImplementedError
+
+    def asked(self, split: str) -> list[Row]:
+        """Draws the rows of `split`, no text of which is in two splits.
+
+        Raises:
+          UserError: there are too few different texts to keep the splits apart.
+        """
+        draw = random.Random(f"{type(self).__name__} {self.seed} {split}")
+        return list(
+            self.apart(split, lambda: self.draw_row(draw, split), lambda row: " ".join(row.words))
+        )
+
+
+def power_of_two(number: int) -> int:
+    """The least power of 2 that is not below a number of at least 1."""
+    return 1 << (number - 1).bit_length()

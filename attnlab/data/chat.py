@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
-from attnlab.data.readers.json_text import parse_json
+from attnlab.data.json_files import parse_json
 from attnlab.data.tokenizer import Adopted, Prompt
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from attnlab.data.files import alike, decoded, unpacked
-from attnlab.data.json_lines import field_of, object_of
+from attnlab.data.json_files import field_of, object_of
 from attnlab.data.readers.records import form_of, records, saved_by_datasets
 from attnlab.errors import UserError
 from attnlab.records.files import expanded

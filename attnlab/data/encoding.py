@@ -158,11 +158,9 @@ class _Worker:
         the error that it caused in the child process, or `UserError` if the process was killed.
         """
         try:
-            result: Encoded | str | Exception = self._pipe.recv()
+            result: Encoded | Exception = self._pipe.recv()
         except (EOFError, OSError) as error:
             raise self._killed_error() from error
-        if isinstance(result, str):
-            raise BadSource(result)
         if isinstance(result, Exception):
             raise result
         return result
@@ -207,11 +205,9 @@ def _serve(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
     threading.Thread(target=receive, daemon=True).start()
     encode = Encoder(corpus, Vocabulary.load(vocabulary))
     while True:
-        result: Encoded | str | Exception
+        result: Encoded | Exception
         try:
             result = encode(received.get())
-        except BadSource as error:
-            result = str(error)
         except Exception as error:
             result = error
         try:

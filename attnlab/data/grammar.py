@@ -1,4 +1,5 @@
-"""A made-up language pair with reordering, agreement and known word alignments.
+"""A made-up language pair with reordering, agreement and known word alignments; and its source
+sentences with a tag and a head for every word: who is one, who are many?
 
     the big old dogs that see a cat will sleep tomorrow
     alba nova kani vete gore ke un mitso vidis dormis va
@@ -7,11 +8,18 @@ From the English-like side to the other: adjectives follow their noun in reverse
 with it in number, the verb ends its clause and agrees with a subject that may stand far off ("will
 sleep" hides the number), the adverb leads, "the" has no counterpart and "tomorrow" has two words.
 Each side determines the other.
+
+    the/DET-many big/ADJ-many foxes/NOUN-many will/AUX-many see/VERB-many a/DET-one cat/NOUN-one
+
+"the", adjectives, "will" and the verb behind it look the same for one and for many, so their tags
+must be told from a noun that may stand far off: below a determiner or adjective's own noun, or the
+subject of a verb. The heads lead there.
 """
 
 import random
 from dataclasses import dataclass
 
+from attnlab.data import tagged
 from attnlab.data.generated import Alignment, Pair, Sized, below
 
 # (singular, plural) on the source side, then on the target side
@@ -50,6 +58,7 @@ VERBS = TRANSITIVE + INTRANSITIVE
 DETERMINERS = (("the", "the", "", ""), ("a", "some", "un", "uni"), ("this", "these", "ti", "tii"))
 ADVERBS = (("today", "hodi"), ("tomorrow", "alba nova"), ("often", "ofte"))
 THAT, WILL = ("that", "ke"), ("will", "va")
+_KINDS = {"determiner": "DET", "adjective": "ADJ", "noun": "NOUN", "will": "AUX", "verb": "VERB"}
 
 _Words = list[tuple[str, str]]
 """(word, where in the tree it comes from); words of both sides with one origin are aligned."""
@@ -118,6 +127,27 @@ class Grammar(Sized):
         )
 
 
+@dataclass(frozen=True)
+class Agreement(Sized):
+    """Sentences of the grammar, no two alike, with tags of kind and number and with trees.
+
+    A sentence's split follows from its own hash (90/5/5), as that of the grammar's does.
+
+    Attributes:
+      depth: how deep relative clauses may nest; 0 for none.
+    """
+
+    depth: int = 1
+
+    def tagged(self, split: str) -> list[tagged.Sentence]:
+        """Draws the sentences of `split` and returns them as a list of `tagged.Sentence`, each
+        with its words, tags and heads, all different and none in two splits.
+        """
+        draw = random.Random(f"agreement {self.seed} {split}")
+        sentences = self.apart(split, lambda: sample(draw, self.depth), _source, _source)
+        return [with_tags(sentence) for sentence in sentences]
+
+
 def _pick(draw: random.Random, items: tuple[int, ...]) -> int:
     """One of `items`; only `random()` itself is promised to stay the same over Python versions."""
     return items[below(draw, len(items))]
@@ -158,16 +188,12 @@ def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
 
 
 def source_words(sentence: Sentence) -> _Words:
-    """Returns the words of a sentence in the source language, in order, each with its origin in the
-    tree.
-    """
+    """Returns the source words of a sentence, in order, each with its origin in the tree."""
     return _sentence_words(sentence, target=False)
 
 
 def target_words(sentence: Sentence) -> _Words:
-    """Returns the words of a sentence in the target language, in order, each with its origin in the
-    tree.
-    """
+    """Returns the target words of a sentence, in order, each with its origin in the tree."""
     return _sentence_words(sentence, target=True)
 
 
@@ -314,3 +340,60 @@ class _Reader:
         return ValueError(
             f"word {position + 1}: expected {expected}, found {word!r} in {' '.join(self._words)!r}"
         )
+
+
+def with_tags(sentence: Sentence) -> tagged.Sentence:
+    """Returns the source words of a sentence as a `tagged.Sentence`, each word with its tag
+    ("ADV", "PRON", or its kind and number such as "NOUN-many") and the position of its head,
+    `tagged.ROOT` for none.
+    """
+    words = source_words(sentence)
+    origins = [origin for _, origin in words]
+    positions = {origin: position for position, origin in enumerate(origins)}
+    plural = {
+        **_phrase_plurals(sentence.subject, "s"),
+        **_clause_plurals(sentence.clause, sentence.subject.plural, "p"),
+    }
+    tags, heads = [], []
+    for origin in origins:
+        phrase, _, part = origin.rpartition(".")
+        kind = _KINDS.get(part.rstrip("0123456789"))
+        number = "many" if plural.get(phrase) else "one"
+        tags.append({"adverb": "ADV", "that": "PRON"}.get(part, f"{kind}-{number}"))
+        heads.append(positions.get(_head(phrase, part), tagged.ROOT))
+    return tagged.Sentence(tuple(word for word, _ in words), tuple(tags), tuple(heads))
+
+
+def _head(phrase: str, part: str) -> str:
+    """Returns the origin of the head, in the dependency tree, of the word of origin
+    `phrase`.`part` (a path such as "s.r.verb", see `source_words`); "" for the root.
+    """
+    if part == "adverb":
+        return "p.verb"
+    if part == "that":
+        return f"{phrase}.r.verb"
+    if part == "will":
+        return f"{phrase}.verb"
+    if part == "verb":  # of a relative clause: the noun that it is about
+        return f"{phrase.removesuffix('.r')}.noun" if phrase != "p" else ""
+    if part == "noun":
+        return "p.verb" if phrase == "s" else f"{phrase.removesuffix('.o')}.verb"
+    return f"{phrase}.noun"
+
+
+def _phrase_plurals(phrase: Phrase, origin: str) -> dict[str, bool]:
+    """Returns a mapping of origins to whether what has this origin is plural: the noun phrase,
+    whose origin is `origin`, and all of the `_clause_plurals` of its relative clause, if any.
+    """
+    relative = phrase.relative
+    inner = _clause_plurals(relative, phrase.plural, f"{origin}.r") if relative else {}
+    return {origin: phrase.plural, **inner}
+
+
+def _clause_plurals(clause: Clause, plural: bool, origin: str) -> dict[str, bool]:
+    """Returns a mapping of origins to whether what has this origin is plural: `origin`, that of the
+    clause, to `plural`, whether its subject is, and all of the `_phrase_plurals` of its object, if
+    it has one.
+    """
+    inner = _phrase_plurals(clause.object, f"{origin}.o") if clause.object else {}
+    return {origin: plural, **inner}

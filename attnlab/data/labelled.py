@@ -74,11 +74,9 @@ class LabelledTexts(Dataset[Labelled]):
         """Returns one line of text about a split: the numbers of examples, tokens and unknown
         tokens, and, if there are classes, how often each label occurs.
         """
-        sides = self.examples[split].sequences
-        tokens = sum(len(side.ids) for side in sides)
-        unknown = sum(self.vocabulary.special.unknown(side.ids) for side in sides)
+        tokens = self.about_tokens(split, *SIDES[: self.learned.sentences])
         kind = "pairs" if self.learned.sentences == 2 else "texts"
-        sizes = f"{len(self.rows[split]):,} {kind}, {tokens:,} tokens ({unknown:,} unknown)"
+        sizes = f"{len(self.rows[split]):,} {kind}, {tokens}"
         if not self.learned.classes:
             return sizes
         counts, names = Counter(label for _, label in self.rows[split]), self.learned.classes

@@ -19,7 +19,7 @@ import numpy as np
 
 from attnlab.config import read_settings
 from attnlab.config.schema import Node
-from attnlab.data.sealed import read_sealed, write_sealed
+from attnlab.data.json_files import read_sealed, write_sealed
 from attnlab.data.settings import TwoVocabularies
 from attnlab.data.vocabulary import TOKENIZER, Vocabulary
 from attnlab.errors import UserError, nearest

@@ -25,7 +25,7 @@ import numpy as np
 
 from attnlab.data.blocks import ProcessBatches, permuted
 from attnlab.data.columns import Batch, Packed
-from attnlab.data.masking import draws
+from attnlab.data.denoising import draws
 from attnlab.errors import UserError
 
 _PAIR = 3  # what numbers are drawn for, beside those of `masking`

@@ -1,5 +1,5 @@
 """Sources made of the pairs of another one: one side of them, with a text before each source, those of
-one length, or joined end to end.
+one length, joined end to end, or in one row with questions.
 """
 
 import random
@@ -8,10 +8,12 @@ from typing import ClassVar, Literal
 
 from attnlab.config.registry import Part
 from attnlab.data import SOURCES
+from attnlab.data.asked import Row
 from attnlab.data.generated import Pair, check_lengths, source_within
 from attnlab.errors import UserError
 
 MOST = 10**7  # pairs that copies may add up to
+_SAY, _END = "=", "."
 
 
 @dataclass(frozen=True)
@@ -146,3 +148,36 @@ class Joined:
                 joined.append((source, target))
                 begin = end
         return joined
+
+
+@dataclass(frozen=True)
+class InARow:
+    """The pairs of another source in one row: a source, "=", and its target, which is asked for
+    word by word, its end "." too.
+
+        g a q = q a g          at "=" the answer is q, at q a, at a g, at g "."
+
+    With `copying` this is the copying of words, from the last to the first, or in order of the
+    alphabet, by a decoder alone. Groups are the numbers of words of the sources, so the accuracy
+    stands by length; `copying.tested` asks for longer ones than those of training.
+
+    Attributes:
+      of: the source of the pairs; words are what white space separates.
+    """
+
+    of: Part = "copying"
+
+    parts: ClassVar = {"of": SOURCES}
+    group = "length"
+
+    def asked(self, split: str) -> list[Row]:
+        """Reads the pairs of `split` from the other source and makes a row of each: the source
+        words, "=" and the target words. Its answers are each target word at the word before it and
+        "." at the last; raises `UserError` as the other source does, or if it has no pairs.
+        """
+        rows = []
+        for pair in source_within(self.of, "pairs", "that could stand in one row").pairs(split):
+            source, target = (text.split() for text in pair)
+            answers = (*("" for _ in source), *target, _END)
+            rows.append(Row((*source, _SAY, *target), answers, (len(source),) * (len(target) + 1)))
+        return rows

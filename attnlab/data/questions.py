@@ -10,8 +10,8 @@ from typing import Any
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
 from attnlab.data.files import SplitFiles, contents
 from attnlab.data.generated import Sized
+from attnlab.data.json_files import parse_json
 from attnlab.data.passages import MOST, Question, Units, Windows, read, to_examples, unreachable
-from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError
 
 _NAMES = ("fox", "dog", "king", "child", "farmer", "cat", "horse", "teacher", "bird", "woman")
@@ -194,11 +194,9 @@ class Questions(Dataset[Question]):
         """Returns one line of text about a split: the numbers of questions, windows (if more),
         tokens and unknown tokens, and the share of answerable questions without a reachable answer.
         """
-        examples = self.examples[split]
-        ids = examples.packed("source").ids
-        unknown = self.vocabulary.special.unknown(ids)
-        windows = f" in {len(examples):,} windows" if len(examples) > self.size(split) else ""
+        count, size = len(self.examples[split]), self.size(split)
+        windows = f" in {count:,} windows" if count > size else ""
         return (
-            f"{self.size(split):,} questions{windows}, {len(ids):,} tokens ({unknown:,} unknown);"
+            f"{size:,} questions{windows}, {self.about_tokens(split, 'source')};"
             f" {self.extra.get(split, 0.0):.1%} of the answers cannot be reached"
         )

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from attnlab.data.files import alike
-from attnlab.data.sealed import digest_of
+from attnlab.data.json_files import digest_of
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.files import cache_folder, write_atomic

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from attnlab.data.readers.json_text import read_json
+from attnlab.data.json_files import read_json
 from attnlab.data.vocabulary import CHUNK, Special, Vocabulary
 from attnlab.errors import UserError
 

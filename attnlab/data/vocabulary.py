@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from attnlab.data.columns import Packed
-from attnlab.data.sealed import FORMAT, digest_of, read_sealed
+from attnlab.data.json_files import FORMAT, digest_of, read_sealed
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import write_atomic
 

@@ -21,7 +21,7 @@ from attnlab.data import columns
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.longer import treat_long_examples
+from attnlab.data.dataset import treat_long_examples
 from attnlab.data.settings import Buckets
 from attnlab.decoding.rows import OnRows, by_example, evenly_spaced
 from attnlab.errors import UserError

@@ -20,10 +20,9 @@ import numpy as np
 
 from attnlab.attention.protocol import MAPS
 from attnlab.data.columns import IDS, Declared, Examples
-from attnlab.data.images import captioned
 from attnlab.data.images.augmentation import augmented
-from attnlab.data.images.captioned import CaptionData
-from attnlab.data.images.folder import read_images
+from attnlab.data.images.files import read_images
+from attnlab.data.images.texts import CaptionData, encoded
 from attnlab.data.learned import Shape, VocabularySettings
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding.generate import Decoder
@@ -272,7 +271,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         `UserError` for a file that is no image.
         """
         images = read_images(lines, self.data.learned.shape)
-        return captioned.encoded(self.data.vocabulary, images, [""] * len(lines))
+        return encoded(self.data.vocabulary, images, [""] * len(lines))
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """None: images have no length."""

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.images.boxed import BoxedData
+from attnlab.data.images.regions import BoxedData
 from attnlab.decoding.rows import by_example
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure

@@ -24,8 +24,8 @@ from attnlab import weights
 from attnlab.config.registry import build
 from attnlab.data import SOURCES
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.images.folder import ImageFolder, read_images
-from attnlab.data.images.labelled import ImageData
+from attnlab.data.images.annotated import ImageData
+from attnlab.data.images.files import ImageFolder, read_images
 from attnlab.data.learned import Learned, Shape
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share

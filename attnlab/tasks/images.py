@@ -17,9 +17,9 @@ import numpy as np
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Examples
+from attnlab.data.images.annotated import Pictures
 from attnlab.data.images.augmentation import augmented, check_anywhere
-from attnlab.data.images.folder import read_images
-from attnlab.data.images.labelled import Pictures
+from attnlab.data.images.files import read_images
 from attnlab.data.learned import Shape
 from attnlab.data.settings import Augmentation
 from attnlab.errors import UserError

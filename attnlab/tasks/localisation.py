@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from attnlab.data.images.annotated import Shown
-from attnlab.data.images.questions import Question
+from attnlab.data.images.texts import Question
 from attnlab.systems.protocol import AttentionMap
 
 SCORES = ("localisation", "localisation_chance", "pointing", "pointing_chance")

@@ -1,6 +1,6 @@
 """Masked language modelling: some tokens of a text are hidden, and told from the rest of it.
 
-What is hidden and how says `attnlab.data.masking`. A row is a whole text ("apart"), or as many
+What is hidden and how says `attnlab.data.denoising`. A row is a whole text ("apart"), or as many
 tokens of texts end to end as fit in it, which do not see each other ("packed"); both begin with a
 BOS, and texts end with an EOS. A split that is scored is always masked in the same way.
 
@@ -29,7 +29,7 @@ from attnlab.data.batching import Batches, evaluation_batches
 from attnlab.data.blocks import Blocks
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
-from attnlab.data.masking import Masked, Masking, with_bos
+from attnlab.data.denoising import Masked, Masking, with_bos
 from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, widths
 from attnlab.data.vocabulary import OURS, Special

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.images.segmented import SegmentedData
+from attnlab.data.images.regions import SegmentedData
 from attnlab.decoding.rows import by_example
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share

@@ -1,6 +1,6 @@
 """Span corruption, on which T5 is pretrained: spans of a text are replaced by sentinels, and told.
 
-What is taken out and how says `attnlab.data.corruption`. All texts are one stream, which is cut into
+What is taken out and how says `attnlab.data.denoising`. All texts are one stream, which is cut into
 rows of as many tokens as give a source of `batch.max_length`; ends of texts are left out of them. In
 training a row is corrupted anew in every step, by (seed, step, row); a split that is scored always
 in the same way.
@@ -24,7 +24,7 @@ from attnlab.data.blocks import Blocks
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import Pair
-from attnlab.data.corruption import Corrupted, Spans
+from attnlab.data.denoising import Corrupted, Spans
 from attnlab.data.learned import VocabularySettings
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError

@@ -26,8 +26,8 @@ from attnlab.attention.protocol import MAPS
 from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.batching import Batches, TrainBatches
 from attnlab.data.columns import Declared, Examples, Shared
-from attnlab.data.images.folder import read_images
-from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData, together
+from attnlab.data.images.files import read_images
+from attnlab.data.images.texts import QUESTION_ONLY, Question, QuestionData, together
 from attnlab.data.learned import Shape
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.rows import by_example

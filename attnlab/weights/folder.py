@@ -24,7 +24,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from attnlab.data.readers.json_text import read_json
+from attnlab.data.json_files import read_json
 from attnlab.errors import UserError, few
 from attnlab.records.files import write_atomic
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from attnlab.data.readers.json_text import read_json
+from attnlab.data.json_files import read_json
 from attnlab.errors import UserError, nearest
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat, nested

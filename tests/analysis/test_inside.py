@@ -96,7 +96,7 @@ def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file|absent|not"):
         analyse(model.task, model.params, "test", 4, conllu=tmp_path / "absent.conllu")
     from attnlab.analysis.pointing import read_documents
-    from attnlab.data.conll import Conllu
+    from attnlab.data.tagged import Conllu
 
     sentences = Conllu(str(tmp_path), test="t.conllu", tags="deprel").tagged("test")
     inside._add_syntax(result, model.task, model.params, sentences)

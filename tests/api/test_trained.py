@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import attnlab
-from attnlab.data.dates import Dates
+from attnlab.data.generated_pairs import Dates
 from attnlab.tasks import scoring
 from tests.commands.tiny import Runs, run_command
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands import main
-from attnlab.data.dates import Dates
+from attnlab.data.generated_pairs import Dates
 from tests.commands.tiny import CommandResult, completed, refused, run_command, under
 
 

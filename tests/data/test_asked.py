@@ -68,3 +68,8 @@ def test_what_does_not_fit_is_one_line(
     data: dict[str, object], vocabulary: dict[str, object], words: str
 ) -> None:
     check_refused(words, asked.AskedTexts.load, data, vocabulary)
+
+
+def test_powers() -> None:
+    powers = [asked.power_of_two(number) for number in (1, 2, 3, 4, 5, 64, 65)]
+    assert powers == [1, 2, 4, 4, 8, 64, 128]

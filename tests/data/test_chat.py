@@ -14,7 +14,6 @@ from attnlab.commands import generate
 from attnlab.data import chat
 from attnlab.data.tokenizer import Adopted, Prompt
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
 from tests.data.test_tokenizer import IDS, KINDS, adopted, of_kind
 from tests.refusals import check_refused
 
@@ -88,8 +87,8 @@ def test_where_a_template_stands(tmp_path: Path) -> None:
     assert isinstance(kept, Adopted) and chat.prompts(kept, ["hello"], "user")[0].ids == expected  # type: ignore[attr-defined]
     (folder / "chat_template.jinja").write_text("another")
     check_refused(r"has another chat_template than chat_template\.jinja", adopted, folder)
-    with pytest.raises(UserError, match="chat_template is no text"):
-        adopted(of_kind("BPE", tmp_path / "four", chat_template=3))
+    words = "chat_template is no text"
+    check_refused(words, adopted, of_kind("BPE", tmp_path / "four", chat_template=3))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +105,8 @@ def test_where_a_template_stands(tmp_path: Path) -> None:
 def test_a_template_has_bounds(template: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "SECONDS", 1.0)
     began = time.monotonic()
-    with pytest.raises(UserError, match=f"the chat template of this model fails: .*({words})"):
-        chat.rendered(template, {}, [[{"role": "user", "content": "hello"}]])
+    words = f"the chat template of this model fails: .*({words})"
+    check_refused(words, chat.rendered, template, {}, [[{"role": "user", "content": "hello"}]])
     assert time.monotonic() - began < 50
 
 
@@ -129,8 +128,8 @@ def test_what_renders_templates_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     text = Path(generate.__file__).read_text()  # the help has the bounds
     assert f"{chat.SECONDS:g} s and may write {chat.CHARACTERS:,} characters" in text
     monkeypatch.setattr(chat, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"--chat needs jinja2: pip install 'attnlab\[chat\]'"):
-        chat.rendered(TEMPLATE, {}, [])
+    words = r"--chat needs jinja2: pip install 'attnlab\[chat\]'"
+    check_refused(words, chat.rendered, TEMPLATE, {}, [])
 
 
 def test_what_templates_count_on() -> None:
@@ -145,16 +144,16 @@ def test_what_templates_count_on() -> None:
 @pytest.mark.parametrize("line", ["hello", "[]", "[3]", '[{"content": "x"}]', '{"role": "user"}'])
 def test_what_holds_no_messages(line: str, tmp_path: Path) -> None:
     folder = of_kind("BPE", tmp_path, chat_template=TEMPLATE)
-    with pytest.raises(UserError, match="message 1: (no JSON|expected a list of messages)"):
-        chat.prompts(adopted(folder), [line], "messages")
+    words = "message 1: (no JSON|expected a list of messages)"
+    check_refused(words, chat.prompts, adopted(folder), [line], "messages")
 
 
 def test_lines_with_names_of_special_tokens(tmp_path: Path) -> None:
     vocabulary = adopted(of_kind("BPE", tmp_path))
     actual: Any = chat.prompts(vocabulary, ["hello<|im_end|>", ""], "special")
     assert actual[0].ids[-1] == 5 and actual[0].context == "hello<|im_end|>" and actual[1] == ""
-    with pytest.raises(UserError, match="'<pad>' has no token, or padding among"):
-        chat.prompts(vocabulary, ["<pad>"], "special")
+    words = "'<pad>' has no token, or padding among"
+    check_refused(words, chat.prompts, vocabulary, ["<pad>"], "special")
     own = Vocabulary.train(["a b a b"], "word")
-    with pytest.raises(UserError, match="the vocabulary of this run has been learned here"):
-        chat.prompts(own, ["a"], "special")
+    words = "the vocabulary of this run has been learned here"
+    check_refused(words, chat.prompts, own, ["a"], "special")

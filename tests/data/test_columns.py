@@ -114,3 +114,14 @@ def test_several_examples_stand_side_by_side_in_a_row() -> None:
     pictures = SideBySide(Shared(np.arange(8).reshape(2, 2, 2), np.array([1, 1, 0])), which[:, 0])
     assert pictures.lengths is None
     assert pictures.block(ROWS, 2).tolist() == [[[0, 1], [2, 3]], [[0, 0]] * 2, [[4, 5], [6, 7]]]
+
+
+def test_windows_and_cuts_are_those_of_a_loop() -> None:
+    lists = [[5, 6, 7, 8, 2], [2], [9, 2], [5, 6, 7, 2]]
+    packed = Packed(lists, pad=-1)
+    for width in (1, 2, 3, 9):
+        windows = [one[i : i + width] for one in lists for i in range(0, len(one), width)]
+        assert [one.tolist() for one in packed.windows(width)] == windows
+        cut = [one if len(one) <= width else [*one[: width - 1], one[-1]] for one in lists]
+        assert [one.tolist() for one in packed.cut(width)] == cut
+    assert packed.windows(2).pad == packed.cut(2).pad == -1 and len(Packed([]).windows(3)) == 0

@@ -1,9 +1,12 @@
-"""An independent translator agrees with the grammar, and neither way loses anything."""
+"""An independent translator agrees with the grammar, and neither way loses anything; the tags of made-up
+sentences tell what words do not show.
+"""
 
 import pytest
 
 from attnlab.data import grammar as module
-from attnlab.data.grammar import Grammar, read_target, source_words, target_words
+from attnlab.data.grammar import Agreement, Grammar, read_target, source_words, target_words
+from attnlab.data.tagged import ROOT, TaggedTexts
 
 EXAMPLE = (
     "the big old dogs that see a cat will sleep tomorrow",
@@ -125,3 +128,21 @@ def test_depth_bounds_the_nesting_and_the_vocabulary_is_closed() -> None:
     assert len(dict(pairs)) == len(pairs) == 3_000  # none is repeated
     assert len({word for source, _ in pairs for word in source.split()}) == 50
     assert len({word for _, target in pairs for word in target.split()}) == 56
+
+
+def test_a_made_up_number_is_that_of_a_noun_that_the_heads_lead_to() -> None:
+    hidden = 0
+    about = TaggedTexts.load({"name": "agreement", "examples": 30}, {"kind": "spaced"}).about
+    assert about("train").endswith(" tags, with trees")
+    for one in Agreement(examples=60).tagged("train"):
+        assert one.heads is not None and one.heads.count(ROOT) == 1
+        kinds = [tag.partition("-")[0] for tag in one.tags]
+        assert kinds[one.heads.index(ROOT)] == "VERB"
+        for word, (kind, tag) in enumerate(zip(kinds, one.tags, strict=True)):
+            if kind in ("DET", "ADJ", "AUX"):
+                above = one.tags[one.heads[word]]
+                assert above.endswith(tag.partition("-")[2])
+                hidden += one.words[word] in ("the", "will")
+            if tag == "VERB-one" and "AUX" not in kinds[word - 1]:
+                assert one.words[word].endswith("s")
+    assert hidden > 30

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data import labelled
 from attnlab.data.files import TabFiles
+from attnlab.data.labelled import LabelledTexts, encode
 from attnlab.data.vocabulary import EOS
-from attnlab.errors import UserError
 from tests.refusals import check_refused
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
@@ -38,7 +37,7 @@ def node(folder: Path, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.quick
 def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
-    pairs = labelled.LabelledTexts.load(node(folder), WORDS)
+    pairs = LabelledTexts.load(node(folder), WORDS)
     assert pairs.rows["train"] == [
         (("a dog", "it barks"), "yes"),
         (("a cat sleeps", "it barks"), "no"),
@@ -50,12 +49,12 @@ def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
     decode = pairs.vocabulary.decode
     assert [decode(batch[side][0]) for side in ("source", "target")] == ["a cat sleeps", "it barks"]
     assert batch["source"][2].tolist()[2:] == [EOS, 0, 0] and not batch["source"][1].any()
-    one = labelled.LabelledTexts.load(node(folder, target=0), WORDS)
+    one = LabelledTexts.load(node(folder, target=0), WORDS)
     assert one.rows["valid"][0] == (("a dog",), "yes") and one.learned.sentences == 1
     assert set(one.examples["valid"].batch(np.array([0]), 4)) == {"source", "label"}
     assert one.examples["valid"].lengths.tolist() == [3, 4, 3]
     assert pairs.examples["valid"].lengths.tolist() == [3, 4, 3]
-    numbered = labelled.LabelledTexts.load(node(folder, label=1), WORDS)
+    numbered = LabelledTexts.load(node(folder, label=1), WORDS)
     assert len({data.fingerprints["train"] for data in (one, pairs, numbered)}) == 3
     assert pairs.about("train") == "3 pairs, 19 tokens (0 unknown); no 1, yes 2"
 
@@ -78,7 +77,7 @@ def test_columns_and_rows_that_are_none_are_named(
     columns: dict[str, Any], row: str, words: str, folder: Path
 ) -> None:
     (folder / "valid.tsv").write_text(f"-\t-\t-\t-\n{row}\n")
-    check_refused(words, labelled.LabelledTexts.load, node(folder, **columns), WORDS)
+    check_refused(words, LabelledTexts.load, node(folder, **columns), WORDS)
 
 
 def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
@@ -88,7 +87,7 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
     message = enumerate(("maybe", "no", "yes", "perhaps"), 1)
     lines = ["-\t-\t-\t-", *(f"{number}\ta\tb\t{label}" for number, label in message)]
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
-    data = labelled.LabelledTexts.load(node(folder), WORDS, splits=("train", "test"))
+    data = LabelledTexts.load(node(folder), WORDS, splits=("train", "test"))
     assert data.examples["test"]["label"].values.tolist() == [3, 1, 2, 3]  # type: ignore[union-attr]
     assert data.learned.classes == ("no", "yes")
     words = (
@@ -100,23 +99,21 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
     for split in ("train", "valid"):
         rows = [*data.rows["test"]] if split == "train" else data.rows["test"][:1]
         expected = "the label 'maybe', which the training split does not have; choose"
-        with pytest.raises(UserError, match=f"the {split} split has {expected}"):
-            labelled.encode(data.learned, rows, split)
+        words = f"the {split} split has {expected}"
+        check_refused(words, encode, data.learned, rows, split)
 
 
 @pytest.mark.parametrize("texts", [1, 2])
 def test_another_number_of_texts_is_refused(texts: int, folder: Path, tmp_path: Path) -> None:
     """`evaluate` with another column asked for: neither dropped nor missed."""
     fields = [{"target": 0}, {"target": 3}]
-    labelled.LabelledTexts.load(node(folder, **fields[texts - 1]), WORDS).save(tmp_path / "run")
+    LabelledTexts.load(node(folder, **fields[texts - 1]), WORDS).save(tmp_path / "run")
     words = (
         rf"the test split has an example with {3 - texts} text\(s\), training had {texts}; name as"
         r" many"
     )
-    with pytest.raises(UserError, match=words):
-        labelled.LabelledTexts.load(
-            node(folder, **fields[2 - texts]), WORDS, tmp_path / "run", ("test",)
-        )
+    other = node(folder, **fields[2 - texts])
+    check_refused(words, LabelledTexts.load, other, WORDS, tmp_path / "run", ("test",))
 
 
 def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
@@ -131,10 +128,10 @@ def test_several_vocabularies_and_numbers_of_texts_are_refused(
 ) -> None:
     apart = {**WORDS, "shared": False}
     words = "config.vocabulary.shared=False"
-    check_refused(words, labelled.LabelledTexts.load, node(folder), apart)
+    check_refused(words, LabelledTexts.load, node(folder), apart)
     monkeypatch.setattr(TabFiles, "labelled", lambda self, _: [(("a",), "x"), (("a", "b"), "y")])
     words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
-    check_refused(words, labelled.LabelledTexts.load, node(folder), WORDS)
+    check_refused(words, LabelledTexts.load, node(folder), WORDS)
 
 
 @pytest.mark.parametrize(
@@ -147,5 +144,4 @@ def test_several_vocabularies_and_numbers_of_texts_are_refused(
     ids=["shapes", "infinite", "ragged"],
 )
 def test_answers_are_finite_numbers_of_one_shape(folder: Path, answer: Any, words: str) -> None:
-    with pytest.raises(UserError, match=f"example {words}"):
-        labelled.LabelledTexts.load(node(folder), WORDS, answer=answer)
+    check_refused(f"example {words}", LabelledTexts.load, node(folder), WORDS, answer=answer)

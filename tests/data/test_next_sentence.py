@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.columns import Packed
-from attnlab.data.masking import Masked, Masking
+from attnlab.data.denoising import Masked, Masking
 from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.vocabulary import BOS, EOS, PAD, Special
 from attnlab.errors import UserError

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from attnlab.data import SOURCES, SPLITS
-from attnlab.data.copying import Copying
-from attnlab.data.of_pairs import Joined, OfLength, OneSide, Prefixed
-from attnlab.errors import UserError
+from attnlab.data.generated_pairs import Copying
+from attnlab.data.of_pairs import InARow, Joined, OfLength, OneSide, Prefixed
 from tests.refusals import check_refused
 
 SIZES = {"examples": 5, "valid": 3, "test": 2}
@@ -66,6 +65,19 @@ def test_both_limits_belong_to_a_length_and_the_target_does_not_count() -> None:
     assert all(parts) and sorted(parts[0] + parts[1]) == sorted(every)
 
 
+def test_a_pair_in_a_row_asks_for_every_word_of_its_target_and_its_end() -> None:
+    of = {"name": "copying", "examples": 20, "order": "reversed", "longest": 6}
+    rows, pairs = InARow(of).asked("train"), Copying(20, order="reversed", longest=6).pairs("train")
+    for row, (source, target) in zip(rows, pairs, strict=True):
+        length = len(source.split())
+        assert row.words == (*source.split(), "=", *target.split())
+        message = [answer for answer in row.answers if answer]
+        assert message == [*target.split(), "."] and row.answers[:length] == ("",) * length
+        # each answer but the last is the next word: greedy generation would read the same
+        assert tuple(message[:-1]) == row.words[length + 1 :]
+        assert row.groups == (length,) * (length + 1)
+
+
 @pytest.mark.parametrize(
     ("source", "split", "words"),
     [
@@ -82,5 +94,7 @@ def test_both_limits_belong_to_a_length_and_the_target_does_not_count() -> None:
 )
 def test_what_cannot_be_is_refused(source: Any, split: str, words: str) -> None:
     check_refused(words, source.pairs, split)
-    with pytest.raises(UserError, match="Associations has no pairs.split. of which one side"):
-        OneSide("associations").texts("train")
+    words = "Associations has no pairs.split. of which one side"
+    check_refused(words, OneSide("associations").texts, "train")
+    words = "Associations has no pairs.split. that could stand in one row"
+    check_refused(words, InARow("associations").asked, "train")

@@ -85,5 +85,5 @@ def test_a_set_whose_code_needs_tensorflow_is_read_from_its_files(
         assert f"attnlab.data.tfds {name} --directory {tmp_path}" in str(caught.value)
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(AttnlabTinyImages, "needs", "nothing_such")
-    with pytest.raises(UserError, match="config.data.dataset=.*: .*No module named 'nothing_such'"):
-        next(source(folder).scan("train", "text"))
+    words = "config.data.dataset=.*: .*No module named 'nothing_such'"
+    check_refused(words, next, source(folder).scan("train", "text"))

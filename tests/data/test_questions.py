@@ -5,12 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from attnlab.data import questions
 from attnlab.data.passages import Question
 from attnlab.data.questions import Deeds, Squad
-from attnlab.errors import UserError
 from tests.refusals import check_refused
 
 PASSAGE = "It's a big, old dog\nfrom Köln."
@@ -53,13 +50,13 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
     ):
         check_refused(message, squad(tmp_path, answers).questions, "train")
     for value, field in itertools.product((None, 5, ["a"], {"a": "b"}), ("context", "question")):
-        with pytest.raises(UserError, match=f"form of SQuAD .TypeError: {field} is"):
-            squad(tmp_path, [], **{field: value}).questions("train")
+        message = f"form of SQuAD .TypeError: {field} is"
+        check_refused(message, squad(tmp_path, [], **{field: value}).questions, "train")
     (tmp_path / "train.json").write_text("{")
     check_refused(r"train.json: no JSON", source.questions, "train")
     squad(tmp_path, [])
-    with pytest.raises(UserError, match=r"no question of the split 'train' .*unanswerable=true"):
-        questions.Questions.load(data, words, splits=("train",))
+    message = r"no question of the split 'train' .*unanswerable=true"
+    check_refused(message, questions.Questions.load, data, words, splits=("train",))
 
 
 def test_made_up_passages_have_one_answer() -> None:
@@ -71,8 +68,8 @@ def test_made_up_passages_have_one_answer() -> None:
         name = one.question.split()[3]
         (clause,) = [clause for clause in clauses if clause.split()[2] == name]
         assert clause.removesuffix(" .").endswith(text)
-    with pytest.raises(UserError, match="expected 1 to 10 clauses, one fewer"):
-        Deeds(clauses=10, absent=0.5).questions("train")
+    words = "expected 1 to 10 clauses, one fewer"
+    check_refused(words, Deeds(clauses=10, absent=0.5).questions, "train")
 
 
 def test_a_share_of_made_up_questions_is_about_somebody_absent() -> None:

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data import text
 from attnlab.data.blocks import Blocks
 from attnlab.data.shard_folder import opened
 from attnlab.data.shards import Ids, Stored, in_parts
 from attnlab.data.streams import lanes
+from attnlab.data.text import Texts
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
 from tests.data.test_tokenizer import byte_level
 from tests.data.tiny_corpus import LEARNED, LENGTH, shards, written
 from tests.refusals import check_refused
+
+OTHER = "another vocabulary than that of this run"
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +39,11 @@ def node(folder: Path, **parts: str) -> dict[str, Any]:
 SPLITS = ("train", "valid", "test")
 
 
-def both(folder: Path) -> tuple[text.Texts, text.Texts]:
+def both(folder: Path) -> tuple[Texts, Texts]:
     """The shards, and the same lines read by the source `text`, whose vocabulary is equal."""
     plain = {"train": "all.txt", "valid": "other.txt", "test": "all.txt[50%:60%]"}
     return tuple(
-        text.Texts.load(one, LEARNED, None, SPLITS)
+        Texts.load(one, LEARNED, None, SPLITS)
         for one in (node(folder), {"name": "text", "directory": str(folder), **plain})
     )  # type: ignore[return-value]
 
@@ -106,7 +107,7 @@ def test_batches_are_those_of_memory(folder: Path, texts: str) -> None:
 
 def test_the_beginning_is_read_without_the_rest(folder: Path) -> None:
     """Nothing asks for the offsets of all documents on the way to batches and pictures."""
-    stored = text.Texts.load(node(folder), LEARNED, None, ("train",))
+    stored = Texts.load(node(folder), LEARNED, None, ("train",))
     ids = stored.ids["train"]
     lanes("joined", ids, size=4, length=9)(3)
     next(iter(stored.rows["train"]))
@@ -115,13 +116,13 @@ def test_the_beginning_is_read_without_the_rest(folder: Path) -> None:
 
 
 def test_a_vocabulary_of_the_run(folder: Path, tmp_path: Path) -> None:
-    loaded = text.Texts.load(node(folder), LEARNED, None, ("train",))
+    loaded = Texts.load(node(folder), LEARNED, None, ("train",))
     loaded.save(tmp_path)
-    again = text.Texts.load(node(folder), LEARNED, tmp_path, SPLITS)
+    again = Texts.load(node(folder), LEARNED, tmp_path, SPLITS)
     assert again.fingerprints["train"] == loaded.fingerprints["train"]
     shards(tmp_path / "s", written(tmp_path / "a.txt", 90, seed=5))
-    with pytest.raises(UserError, match="another vocabulary than that of this run"):
-        text.Texts.load(node(folder, test=str(tmp_path / "s")), LEARNED, tmp_path, SPLITS)
+    other = node(folder, test=str(tmp_path / "s"))
+    check_refused(OTHER, Texts.load, other, LEARNED, tmp_path, SPLITS)
 
 
 @pytest.mark.parametrize("settings", [{"kind": "word"}, {"size": 91}, {"reserved": 1}])
@@ -129,9 +130,9 @@ def test_the_vocabulary_is_that_of_the_folder(
     folder: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     """Whatever the config says, for a new run and for one that goes on."""
-    loaded = text.Texts.load(node(folder), LEARNED | settings, None, ("train",))
+    loaded = Texts.load(node(folder), LEARNED | settings, None, ("train",))
     loaded.save(tmp_path)
-    again = text.Texts.load(node(folder), LEARNED | settings, tmp_path, ("train",))
+    again = Texts.load(node(folder), LEARNED | settings, tmp_path, ("train",))
     assert loaded.vocabulary.settings == again.vocabulary.settings == LEARNED
     words = f", the shards' vocabulary: bpe, {loaded.vocabulary.size}"
     assert loaded.about("train").endswith(words)
@@ -139,10 +140,9 @@ def test_the_vocabulary_is_that_of_the_folder(
 
 def test_the_tokenizer_of_a_model_must_be_that_of_the_folder(folder: Path, tmp_path: Path) -> None:
     settings = {**LEARNED, "kind": "tokenizer", "file": str(byte_level(tmp_path))}
-    with pytest.raises(UserError, match="another vocabulary than that of this run"):
-        text.Texts.load(node(folder), settings, None, ("train",))
+    check_refused(OTHER, Texts.load, node(folder), settings, None, ("train",))
 
 
 def test_parts_that_are_none(folder: Path) -> None:
     for part, message in (("other[0%:1%]", "no document of the 30"), ("all[9%:3%]", "expected 0")):
-        check_refused(message, text.Texts.load, node(folder, test=part), LEARNED, None, ("test",))
+        check_refused(message, Texts.load, node(folder, test=part), LEARNED, None, ("test",))

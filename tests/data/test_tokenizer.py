@@ -13,7 +13,6 @@ from attnlab.data.passages import located
 from attnlab.data.text import Texts
 from attnlab.data.tokenizer import Adopted
 from attnlab.data.vocabulary import Special, Vocabulary
-from attnlab.errors import UserError
 from tests.refusals import check_refused
 
 TEXTS = ["A dog, a cat; two dogs!", " it's  the cat's\tbird", "Grüße aus Köln …", "<|end|> is text"]
@@ -210,8 +209,8 @@ def test_the_special_ids_of_bert_and_its_mask(tmp_path: Path) -> None:
     assert actual.special == Special(0, 2, 3, 1, (4,))
     actual.save(tmp_path / "kept.json")
     assert Vocabulary.load(tmp_path / "kept.json").special == actual.special
-    with pytest.raises(UserError, match="a tokenizer has what it has"):
-        Vocabulary.train([], "tokenizer", file=str(tmp_path), reserved=1)
+    words = "a tokenizer has what it has"
+    check_refused(words, Vocabulary.train, [], "tokenizer", file=str(tmp_path), reserved=1)
 
 
 def test_no_text_is_read_for_its_sake(tmp_path: Path) -> None:

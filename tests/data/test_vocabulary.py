@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlab.data.sealed import digest_of
+from attnlab.data.json_files import digest_of
 from attnlab.data.vocabulary import BOS, EOS, KINDS, PAD, SPECIAL, UNK, Vocabulary
-from attnlab.errors import UserError
 from tests.refusals import check_refused
 
 TEXTS = [
@@ -137,8 +136,8 @@ def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:
     for content in (whole[: len(whole) // 2], b"", b"[]", b"\x00" * 100, b"{}", flipped):
         path.write_bytes(content)
         check_refused("v.json is damaged", Vocabulary.load, path)
-    with pytest.raises(UserError, match=r"cannot read .*absent\.json: No such file"):
-        Vocabulary.load(tmp_path / "absent.json")
+    words = r"cannot read .*absent\.json: No such file"
+    check_refused(words, Vocabulary.load, tmp_path / "absent.json")
 
 
 def test_a_failing_write_leaves_the_old_file_and_no_litter(

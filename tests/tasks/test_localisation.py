@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.images.annotated import Shown
-from attnlab.data.images.questions import Question
+from attnlab.data.images.texts import Question
 from attnlab.systems.protocol import AttentionMap
 from attnlab.tasks.localisation import (
     covered,

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab.data.masking import Masking
+from attnlab.data.denoising import Masking
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.maps import attention_maps

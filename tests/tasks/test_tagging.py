@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
-from attnlab.data.agreement import Agreement
+from attnlab.data.grammar import Agreement
 from attnlab.data.tagged import Sentence
 from attnlab.errors import UserError
 from attnlab.tasks.maps import attention_maps

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.data.images.questions import Prior
+from attnlab.data.images.texts import Prior
 from attnlab.tasks.maps import attention_maps, overlays
 from attnlab.tasks.visual_questions import VisualQuestions
 from tests.refusals import check_refused

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 import attnlab
 from attnlab import config as configs
 from attnlab import weights
-from attnlab.data.images.folder import ImageFolder, read_images
+from attnlab.data.images.files import ImageFolder, read_images
 from attnlab.data.learned import Learned
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS

@@ -1,6 +1,7 @@
-"""Recall: values that must be found again by their keys.
+"""Recall: values that must be found again by their keys, and words that must be said again.
 
-Many questions in one text, one question at its end, or a needle in a text that says nothing.
+Many questions in one text, one question at its end, or a needle in a text that says nothing; words
+among blanks, and what followed the last time.
 """
 
 import math
@@ -8,12 +9,11 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from attnlab.data.asked import Row
-from attnlab.data.diagnostics.drawing import Drawn, power_of_two
+from attnlab.data.asked import Drawn, Row, power_of_two
 from attnlab.data.generated import below, check_even, within
 from attnlab.errors import UserError
 
-BLANK, ASK = "_", "?"
+BLANK, ASK, SAY, TRIGGER = "_", "?", "=", "!"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class MultiQueryRecall(Drawn):
 
     @property
     def group(self) -> str:
-        """See `Drawn.group`."""
+        """What the groups of the rows are called."""
         return self.by
 
     def __post_init__(self) -> None:
@@ -261,3 +261,103 @@ class Needle(Drawn):
             ("",) * (length + 1) + (value,),
             (power_of_two(length + 1 - 2 * place),),
         )
+
+
+@dataclass(frozen=True)
+class SelectiveCopying(Drawn):
+    """Words among blanks, to be said again in their order behind the text.
+
+        _ d _ _ b _ a = = =          answers d, b, a at the last words
+
+    A mixer whose weights do not depend on what it reads can copy from fixed places (`scattered =
+    False`: the words come first), but not from random ones. Groups are the numbers of the answers,
+    counted from 1.
+
+    Source: A. Gu, T. Dao, "Mamba", 2023, section 3.1; the fixed form S. Hochreiter, J. Schmidhuber,
+    1997, and M. Arjovsky et al., "Unitary Evolution Recurrent Neural Networks", ICML 2016.
+
+    Attributes:
+      blanks: of a text.
+      words: to be copied.
+      symbols: different words.
+      scattered: whether the words stand anywhere among the blanks, or before them.
+      tested: blanks of the texts of the test split; 0 for `blanks`.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    blanks: int = 32
+    words: int = 8
+    symbols: int = 14
+    scattered: bool = True
+    tested: int = 0
+
+    group = "place"
+    limits = {"blanks": (0,), "words": (1,), "symbols": (2,), "tested": (0,)}
+
+    def draw_row(self, draw: random.Random, split: str) -> Row:
+        """Draws a `Row`: random words among blanks (before the blanks unless `scattered`; "test"
+        has `tested` blanks if set), then "=" once per word, with these words in order as the
+        answers and 1, 2, ... as their groups. See `Drawn.draw_row`.
+        """
+        blanks = (self.tested or self.blanks) if split == "test" else self.blanks
+        symbols = [f"s{below(draw, self.symbols)}" for _ in range(self.words)]
+        places = range(blanks + self.words)
+        chosen = sorted(draw.sample(places, self.words)) if self.scattered else places[: self.words]
+        text = [BLANK] * len(places)
+        for place, word in zip(chosen, symbols, strict=True):
+            text[place] = word
+        return Row(
+            (*text, *[SAY] * self.words),
+            ("",) * len(text) + tuple(symbols),
+            tuple(range(1, self.words + 1)),
+        )
+
+
+@dataclass(frozen=True)
+class Induction(Drawn):
+    """What followed the trigger the last time: random words, a trigger somewhere among them, and
+    the trigger again at the end.
+
+        s4 s1 s1 ! s9 s2 s0 s4 !          the answer at the last word is s9
+
+    Two layers of attention solve it: one joins each word with the one before, the other looks for
+    the trigger. Groups are distances between the two triggers, rounded up to powers of 2.
+
+    Source: C. Olsson et al., "In-context Learning and Induction Heads", 2022; in this form A. Gu,
+    T. Dao, "Mamba", 2023, section 4.1.2.
+
+    Attributes:
+      length: words before the last trigger.
+      symbols: different words.
+      tested: words before the last trigger in the test split; 0 for `length`.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    length: int = 64
+    symbols: int = 16
+    tested: int = 0
+
+    group = "distance"
+    limits = {"length": (2,), "tested": (0,), "symbols": (2,)}
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` unless `tested` is 0 or at least 2, besides the checks of `Sized`."""
+        super().__post_init__()
+        if self.tested:
+            within("tested", self.tested, 2)
+
+    def draw_row(self, draw: random.Random, split: str) -> Row:
+        """Draws a `Row`: random words (`tested` of them in "test" if set) with the trigger at a
+        random position and again at the end, where the answer is the word after the first trigger;
+        its group is their distance, rounded up to a power of 2. See `Drawn.draw_row`.
+        """
+        length = (self.tested or self.length) if split == "test" else self.length
+        words = [f"s{below(draw, self.symbols)}" for _ in range(length)]
+        first = below(draw, length - 1)
+        words[first] = TRIGGER
+        answer = words[first + 1]
+        return Row((*words, TRIGGER), ("",) * length + (answer,), (power_of_two(length - first),))

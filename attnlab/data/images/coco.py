@@ -25,9 +25,9 @@ import numpy as np
 
 from attnlab.data.files import contents, find_file
 from attnlab.data.images.annotated import Boxed, Captioned
-from attnlab.data.images.folder import ImageFiles
+from attnlab.data.images.files import ImageFiles
+from attnlab.data.json_files import parse_json
 from attnlab.data.readers.images import opened, orientation, pixels, resized
-from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
@@ -51,10 +51,6 @@ class _Coco(ImageFiles):
         name = {"train": self.train, "valid": self.valid or self.train, "test": self.test}[split]
         path = find_file(self.directory, f"annotations/{self.kind}_{name}.json")
         return path, expanded(self.directory) / name
-
-    def _ids(self, split: str, names: Mapping[Any, str]) -> list[Any]:
-        """The ids of its images, of all that the file has."""
-        return self.part(split, list(names), bool(self.valid))
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class CocoBoxes(_Coco):
         path, folder = self._paths(split)
         names, sizes, truth, classes = _annotated(path)
         images, parts = [], []
-        for key in self._ids(split, names):
+        for key in self.part(split, list(names), bool(self.valid)):
             image = self._sized(folder / names[key], sizes[key], str(path))
             where = f"{path}: {names[key]}"
             parts.append(fit_objects(truth[key], image.shape[:2], self.side, where))
@@ -143,7 +139,7 @@ class CocoCaptions(_Coco):
         """
         path, folder = self._paths(split)
         names, texts = _captions(path)
-        chosen = self._ids(split, names)
+        chosen = self.part(split, list(names), bool(self.valid))
         images = self.read_all([folder / names[key] for key in chosen])
         rows = [row for row, key in enumerate(chosen) for _ in texts[key]]
         return Captioned(images[rows], [text for key in chosen for text in texts[key]])

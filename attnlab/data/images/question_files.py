@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.files import SplitFiles, contents, find_file, read_lines
-from attnlab.data.images.decoded import decoded
+from attnlab.data.images.annotated import HeldOut, Resized
 from attnlab.data.images.files import array_of, arrays_of
-from attnlab.data.images.labelled import HeldOut, Resized
-from attnlab.data.images.questions import Asked, Box, Question
-from attnlab.data.json_lines import objects_of, text_of
-from attnlab.data.readers import tables
-from attnlab.data.readers.images import read_image, resized, upright_size
-from attnlab.data.readers.json_text import parse_json
+from attnlab.data.images.texts import Asked, Box, Question
+from attnlab.data.json_files import objects_of, parse_json, text_of
+from attnlab.data.readers.images import decoded, read_image, resized, upright_size
+from attnlab.data.readers.records import Row, check_widths, split_lines
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
 
@@ -205,11 +203,11 @@ def _table(path: Path) -> list[tuple[str, str, int]]:
     """Reads a table with the columns question, answer and image_id, and returns its rows as
     (question, answer, image number); raises `UserError` for another form.
     """
-    (_, header), *rows = tables.split_lines(read_lines(path, "\r"), "tab", "")
+    (_, header), *rows = split_lines(read_lines(path, "\r"), "tab", "")
     for name in _COLUMNS:
         if header.count(name) != 1:
             raise UserError(f"{path} has no column {name!r}, or two; {nearest(name, header)}")
-    tables.check_widths([tables.Row(1, header), *rows], str(path))
+    check_widths([Row(1, header), *rows], str(path))
     columns = [header.index(name) for name in _COLUMNS]
     questions = []
     for number, cells in filter(lambda row: row.cells, rows):

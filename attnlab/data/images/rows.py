@@ -13,13 +13,11 @@ from typing import Any, Literal
 import numpy as np
 
 from attnlab.data.files import contents
-from attnlab.data.images.annotated import Boxed, Captioned, Segmented
+from attnlab.data.images.annotated import Boxed, Captioned, Labelled, Resized, Segmented, in_order
 from attnlab.data.images.coco import Objects, check_box, fit_objects
-from attnlab.data.images.decoded import decoded
-from attnlab.data.images.labelled import Labelled, Resized, in_order
-from attnlab.data.images.questions import Asked, Question
-from attnlab.data.images.segmented import check_classes, read_mask
-from attnlab.data.readers.images import Named, opened, pixels, resized, upright_size
+from attnlab.data.images.regions import check_classes, read_mask
+from attnlab.data.images.texts import Asked, Question
+from attnlab.data.readers.images import Named, decoded, read_image, upright_size
 from attnlab.data.readers.records import Record
 from attnlab.data.rows import Rows, as_text, in_line, is_blank
 from attnlab.errors import UserError
@@ -166,8 +164,7 @@ class ImageRows(Resized, Rows):
 
     def _pixels(self, image: Named) -> np.ndarray:
         """Reads an image, uint8 [H,W,C], upright and resized."""
-        with opened(*image) as picture:
-            return resized(pixels(picture, image[1], self.grey), self.side)
+        return read_image(image[0], self.side, self.grey, image[1])
 
     def _read_once(
         self,

@@ -21,7 +21,7 @@ import numpy as np
 
 from attnlab.data.generated import below, within
 from attnlab.data.images.annotated import Boxed, Captioned, Segmented, Shown
-from attnlab.data.images.shapes import COLOURS, SHAPES, Painted, Scene, Size, Thing
+from attnlab.data.images.painted import COLOURS, SHAPES, Painted, Scene, Size, Thing
 from attnlab.errors import UserError, nearest
 
 _TRIES = 1000  # draws of the places of a scene

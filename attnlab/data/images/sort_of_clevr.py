@@ -29,8 +29,8 @@ import numpy as np
 
 from attnlab.data import SPLITS
 from attnlab.data.generated import Sized, below, within
-from attnlab.data.images.questions import Asked, Box, Question
-from attnlab.data.images.shapes import check_size, stamp
+from attnlab.data.images.painted import check_size, stamp
+from attnlab.data.images.texts import Asked, Box, Question
 from attnlab.data.learned import Shape
 from attnlab.errors import UserError
 
@@ -178,9 +178,9 @@ class SortOfClevr(Sized):
             case "shape":
                 return thing.shape, (thing,)
             case "left":
-                return _yes_or_no(2 * thing.column < self.side), (thing,)
+                return "yes" if 2 * thing.column < self.side else "no", (thing,)
             case "top":
-                return _yes_or_no(2 * thing.row < self.side), (thing,)
+                return "yes" if 2 * thing.row < self.side else "no", (thing,)
             case "count":
                 alike = tuple(other for other in other_things if other.shape == thing.shape)
                 return str(len(alike)), (thing, *alike)
@@ -225,10 +225,6 @@ class SortOfClevr(Sized):
             ]
             questions += [choices.pop(below(draw, len(choices))) for _ in range(number)]
         return questions
-
-
-def _yes_or_no(holds: bool) -> str:
-    return "yes" if holds else "no"
 
 
 def _is_clear(scene: Scene) -> bool:

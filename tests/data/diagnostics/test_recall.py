@@ -10,7 +10,13 @@ import pytest
 
 from attnlab.data import SPLITS
 from attnlab.data.asked import Row
-from attnlab.data.diagnostics.recall import MultiQueryRecall, Needle, SingleQueryRecall
+from attnlab.data.diagnostics.recall import (
+    Induction,
+    MultiQueryRecall,
+    Needle,
+    SelectiveCopying,
+    SingleQueryRecall,
+)
 
 
 def questions(row: Row) -> dict[int, str]:
@@ -93,3 +99,24 @@ def test_the_needle_is_where_its_key_is(hay: Any) -> None:
         places[text.index(key)] += 1
         assert row.groups[0] / 2 < 21 - text.index(key) <= row.groups[0]
     assert set(places) == set(range(0, 20, 2))
+
+
+@pytest.mark.parametrize("scattered", [True, False])
+def test_words_are_said_again_in_their_order(scattered: bool) -> None:
+    source = SelectiveCopying(100, test=10, blanks=9, words=3, scattered=scattered, tested=15)
+    places = Counter[int]()
+    for row in source.asked("train"):
+        text, message = row.words[:12], [answer for answer in row.answers if answer]
+        assert [word for word in text if word != "_"] == message == list(row.answers[12:])
+        assert row.words[12:] == ("=",) * 3 and row.groups == (1, 2, 3)
+        places.update(at for at, word in enumerate(text) if word != "_")
+    assert set(places) == (set(range(12)) if scattered else {0, 1, 2})
+    assert {len(row.words) for row in source.asked("test")} == {21}
+
+
+def test_what_followed_the_trigger_is_the_answer() -> None:
+    for row in Induction(examples=200, length=10, symbols=5).asked("train"):
+        at = row.words.index("!")
+        assert row.words[-1] == "!" and row.words.count("!") == 2
+        assert row.answers == ("",) * 10 + (row.words[at + 1],)
+        assert row.groups[0] / 2 < 10 - at <= row.groups[0]

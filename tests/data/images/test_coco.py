@@ -12,8 +12,8 @@ from PIL import Image
 
 from attnlab.data import SPLITS
 from attnlab.data.images.annotated import Boxed, Captioned
-from attnlab.data.images.boxed import BoxedData
 from attnlab.data.images.coco import CocoBoxes, CocoCaptions
+from attnlab.data.images.regions import BoxedData
 from tests.data.readers.turning import turned
 from tests.refusals import check_refused
 

@@ -1,4 +1,6 @@
-"""IDX and .npz: what is in them comes out, and whatever is wrong with them is one line."""
+"""IDX, .npz and folders of images: what is in them comes out, classes of folders are the folders, sizes
+are made alike, and whatever is wrong with them is one line.
+"""
 
 import gzip
 import re
@@ -7,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from attnlab.data import SOURCES
-from attnlab.data.images.files import Idx, Npz
+from attnlab.data.files import find_file
+from attnlab.data.images.files import Idx, ImageFolder, Npz, read_images
+from attnlab.data.readers.images import read_image
 from tests.refusals import check_refused
 
 RNG = np.random.default_rng(0)
@@ -98,3 +103,78 @@ def test_npz_files_that_are_none(tmp_path: Path) -> None:
     check_refused("no array 'x_train'; did you mean .*x_training", source.images, "train")
     (tmp_path / "images.npz").write_bytes(b"PK\x03\x04 and no more")
     check_refused("images.npz is damaged or no .npz file", source.images, "train")
+
+
+def write(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (6, 4)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    for number in range(5):
+        write(tmp_path / f"train/red/{number}.png", (250, 0, 0))
+        write(tmp_path / f"train/blue/{number}.jpg", (0, 0, 250))
+    write(tmp_path / "test/red/0.PNG", (250, 0, 0))
+    (tmp_path / "train/red/note.txt").write_text("no image")
+    return tmp_path
+
+
+@pytest.mark.quick
+def test_classes_are_folders_and_images_are_resized(folders: Path) -> None:
+    source = SOURCES.resolve("image_folder")(directory=str(folders), side=3, held_out=0.3)
+    train, valid, test = (source.images(split) for split in ("train", "valid", "test"))
+    assert train.images.shape == (7, 3, 3, 3) and valid.images.shape == (3, 3, 3, 3)
+    assert source.shape == (3, 3, 3) and test.images.shape == (1, 3, 3, 3)
+    for image, name in zip(train.images, train.labels, strict=True):
+        assert np.abs(image.astype(int) - {"red": (250, 0, 0), "blue": (0, 0, 250)}[name]).max() < 4
+    assert sorted([*train.labels, *valid.labels]) == ["blue"] * 5 + ["red"] * 5
+    grey = ImageFolder(directory=str(folders), side=0, grey=True)
+    assert grey.shape is None and grey.images("test").images.shape == (1, 4, 6, 1)
+    write(folders / "valid/blue/7.png", (0, 0, 250))
+    assert list(source.images("valid").labels) == ["blue"]
+    assert len(source.images("train").labels) == 10
+
+
+def test_what_is_wrong_is_one_line(folders: Path) -> None:
+    source = ImageFolder(directory=str(folders), side=0)
+
+    write(folders / "train/red/5.png", (250, 0, 0), (5, 5))
+    check_refused(
+        r"5.png is 5 x 5 pixels, .*0.jpg 4 x 6; set config.data.side", source.images, "train"
+    )
+    (folders / "train/red/5.png").write_bytes((folders / "train/red/0.png").read_bytes()[:40])
+    check_refused("5.png is damaged or no image", source.images, "train")
+    (folders / "train/green").mkdir()
+    check_refused("green has no image .*fill it or remove it", source.images, "train")
+    (folders / "test/red/0.PNG").rename(folders / "test/0.png")
+    (folders / "test/red").rmdir()
+    check_refused("test has no folder for a class", source.images, "test")
+    (folders / "train").rename(folders / "training")
+    check_refused("cannot find the folder .*train; did you mean 'training'", source.images, "train")
+    check_refused("config.data.side=-1", ImageFolder, side=-1)
+    check_refused("cannot find .*nothing.png", read_image, folders / "nothing.png", 4, False)
+
+
+def test_no_directory_is_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = "in the current folder, which an empty config.data.directory means"
+    check_refused(f"cannot find the folder train {message}", ImageFolder().images, "train")
+    check_refused(f"cannot find train.tsv {message}", find_file, "", "train.tsv")
+    words = r"cannot find /[^ ]*train.tsv \(tried"
+    check_refused(words, find_file, "", str(tmp_path / "train.tsv"))
+
+
+def test_files_become_images_of_the_shape_of_training(tmp_path: Path) -> None:
+    """One of that size is taken as it is, others are resized; PIL says width before height."""
+    drawn = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    Image.fromarray(drawn).save(tmp_path / "same.png")
+    flat = np.full((8, 3, 3), 9, np.uint8)
+    Image.fromarray(flat).save(tmp_path / "other.png")
+    names = [str(tmp_path / name) for name in ("same.png", "other.png")]
+    same, other = read_images(names, (4, 6, 3))
+    np.testing.assert_array_equal(same, drawn)
+    np.testing.assert_array_equal(other, np.full((4, 6, 3), 9))
+    assert read_images(names, (4, 6, 1)).shape == (2, 4, 6, 1)
+    words = "images of training have 2 channels, a file has 1 or 3"
+    check_refused(words, read_images, names, (4, 6, 2))

@@ -14,7 +14,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from attnlab.data import SPLITS
-from attnlab.data.images.boxed import BoxedData
+from attnlab.data.images.regions import BoxedData
 from attnlab.data.images.rows import ImageRows
 from tests.data.readers.turning import turned
 from tests.refusals import check_refused

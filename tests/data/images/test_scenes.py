@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from attnlab.data import SOURCES
+from attnlab.data import SOURCES, SPLITS
 from attnlab.data.generated import split_of
+from attnlab.data.images.painted import COLOURS, GROUND, SHAPES, Scene, Size, Thing, stamp
 from attnlab.data.images.scenes import NAMED, Scenes, relation
-from attnlab.data.images.shapes import COLOURS, GROUND, SHAPES, Scene, Size, Thing, stamp
 from tests.refusals import check_refused
 
 SMALL: dict[str, Any] = {"examples": 120, "valid": 40, "test": 40, "side": 36, "grid": 3}
 SMALL |= {"small": 3, "large": 5, "jitter": 2, "noise": 4}
-SPLITS = ("train", "valid", "test")
 AROUND = np.ones((3, 3))  # a pixel and all that touch it, by an edge or a corner
 
 

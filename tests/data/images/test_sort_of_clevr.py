@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attnlab.data import SOURCES
-from attnlab.data.images.questions import Prior
 from attnlab.data.images.sort_of_clevr import COLOURS, KINDS, SortOfClevr, Thing
+from attnlab.data.images.texts import Prior
 
 SMALL: dict[str, Any] = {"examples": 300, "valid": 20, "test": 20, "side": 24, "radius": 2}
 SMALL |= {"non_relational": 18, "relational": 18}

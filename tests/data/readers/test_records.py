@@ -1,4 +1,6 @@
-"""Rows of every form by the names of their columns; what is damaged is one line."""
+"""Rows of every form by the names of their columns, and lines of cells by what stands between them; what is
+damaged is one line. Comments and widths are tested in `test_tagged.py`.
+"""
 
 import gzip
 import json
@@ -10,9 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from attnlab.data.documents import BadSource, Corpus, find, pieces
-from attnlab.data.readers.records import FORMS, form_of, records
+from attnlab.data.readers.records import FORMS, form_of, records, split_lines
 from attnlab.data.rows import find_tables
-from attnlab.errors import UserError
 from tests.refusals import check_refused
 
 ROWS = [{"text": "so, so", "n": 1}, {"text": 'say "no"', "n": 2}, {"text": "Ü", "n": 3}]
@@ -97,8 +98,8 @@ def test_columns_within_others_and_names_of_classes(tmp_path: Path) -> None:
     parquet.write_table(with_classes({"label": [7]}, features), tmp_path / "a.parquet")
     (row,) = records(tmp_path / "a.parquet")
     assert row == (f"{tmp_path}/a.parquet, row 1", {"label": ""})
-    with pytest.raises(UserError, match="a.arrow, row 1: no column 'pair.en'; did you mean 'pair'"):
-        list(records(path, ["pair.en"]))
+    words = "a.arrow, row 1: no column 'pair.en'; did you mean 'pair'"
+    check_refused(words, list, records(path, ["pair.en"]))
     table = pyarrow.table(columns)
     for noted in ("[]", '{"info": 1}', '{"info": {"features": {"a": {"_type": "ClassLabel"}}}}'):
         arrow(path, table.replace_schema_metadata({"huggingface": noted}))
@@ -205,3 +206,18 @@ def test_damage_is_one_line(tmp_path: Path) -> None:
         path.write_bytes(bad)
         with pytest.raises(BadSource, match="cannot read .*a.parquet as parquet"):
             texts(path)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("separator", "cells"),
+    [
+        ("auto", ["a b", "c"]),
+        ("blanks", ["a", "b\tc"]),
+        ("any", ["a", "b", "c"]),
+        ("|", ["a b\tc"]),
+    ],
+)
+def test_cells_by_separator(separator: str, cells: list[str]) -> None:
+    assert [row.cells for row in split_lines(["a b\tc", " "], separator, "s")] == [cells, []]
+    check_refused("s='tabs': .*did you mean 'tab'", split_lines, ["a"], "tabs", "s")
