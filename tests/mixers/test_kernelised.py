@@ -17,8 +17,7 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
 from attnlab.layers.recurrence import recur
 from attnlab.mixers import MIXERS
-from attnlab.mixers.kernelised import running
-from attnlab.mixers.performer import Performer, directions
+from attnlab.mixers.kernelised import Performer, directions, running
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
 from tests.mixers.oracles import featured
 

@@ -282,7 +282,7 @@ CONFIGS: dict[str, list[tuple[str, str]]] = {
             "does not support the direction 'bidirectional'",
         ),
         (
-            "system.cross_attention=attnlab.mixers.recurrent:RecurrentMixer",
+            "system.cross_attention=attnlab.mixers.passing:RecurrentMixer",
             "expected a class derived from",
         ),
     ],

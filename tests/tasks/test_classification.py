@@ -212,7 +212,7 @@ def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:
 
 
 def test_pairs_for_a_system_that_reads_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.systems.recurrent.bilstm_pooling import BiLSTMPooling
+    from attnlab.systems.recurrent.pooling import BiLSTMPooling
 
     monkeypatch.setattr(BiLSTMPooling, "texts", (1,))
     words = (

@@ -1,30 +1,8 @@
-"""Attention, key-value and key-value-predict language models (Daniluk et al. 2017): LSTMs with
-attention to their last outputs.
+"""Language models that use the last few outputs of an LSTM (Daniluk et al. 2017): with attention to
+them, and without, by a cut of each output into parts. The class of each has its formula.
 
-    h_t      = output of the top of the LSTM layers after x_1, ..., x_t                             [H]
-    r_t      = attention(h_t, (h_{t-L}, ..., h_{t-1}))                                               any registered mechanism
-    h*_t     = tanh(r_t W_r + h_t W_x)               `merge` "tanh": the attention model, with `single` attention and H = k
-             = r_t                                   `merge` "none": what the mechanism gives, which has to merge on its own
-    logits_t = h*_t W_o + b                                                                          of the word after x_t
-
-The key-value model is the second line with the mechanism `key_value` and H = 2 k, the
-key-value-predict model with `key_value_predict` and H = 3 k: these cut h into parts and end with
-h*_t = tanh(r_t W_r + own_t W_x). The window does not contain the present output. At the beginning
-of a text it has fewer than L outputs; the first word attends to one slot of zeros, so that r_1 = 0
-in all three models. A piece of T words is computed in blocks of L if that is cheaper: each block
-needs at most 2 L outputs, O(T L) scores instead of O(T (T + L)).
-
-No look depends on earlier ones here (`Need.history` is False): the slots of the window move from
-step to step, so the state of a look would be about other slots at the next, and blocks could not
-be computed side by side.
-
-Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in
-Neural Language Modeling", ICLR 2017 (arXiv 1702.04521), sections 2.1-2.3. When a text is read in
-pieces the authors' window does not reach back into the piece before (`carry` "state"); here it may.
-Beyond the paper: several layers, dropout.
-
-Axis letters: B batch, T time, V vocabulary, E embedding, H width of an LSTM layer, k width of h*, L
-window.
+Axis letters: B batch, T time, V vocabulary, E embedding, H width of an LSTM layer, k width of h* and
+of what predicts, L window, N order.
 """
 
 import dataclasses
@@ -49,6 +27,7 @@ from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Initial
+from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.stacked import States
 from attnlab.systems.protocol import AttentionMap, looked
 from attnlab.systems.recurrent.lstm_lm import StackedReader
@@ -69,6 +48,31 @@ class AttentionLanguageModel(StackedReader, kw_only=True):
     """Attention, key-value, key-value-predict language models (Daniluk et al. 2017): by mechanism,
     `merge` and the widths.
 
+    Attention, key-value and key-value-predict language models (Daniluk et al. 2017): LSTMs with
+    attention to their last outputs.
+
+        h_t      = output of the top of the LSTM layers after x_1, ..., x_t                             [H]
+        r_t      = attention(h_t, (h_{t-L}, ..., h_{t-1}))                                               any registered mechanism
+        h*_t     = tanh(r_t W_r + h_t W_x)               `merge` "tanh": the attention model, with `single` attention and H = k
+                 = r_t                                   `merge` "none": what the mechanism gives, which has to merge on its own
+        logits_t = h*_t W_o + b                                                                          of the word after x_t
+
+    The key-value model is the second line with the mechanism `key_value` and H = 2 k, the
+    key-value-predict model with `key_value_predict` and H = 3 k: these cut h into parts and end
+    with h*_t = tanh(r_t W_r + own_t W_x). The window does not contain the present output. At the
+    beginning of a text it has fewer than L outputs; the first word attends to one slot of zeros,
+    so that r_1 = 0 in all three models. A piece of T words is computed in blocks of L if that is
+    cheaper: each block needs at most 2 L outputs, O(T L) scores instead of O(T (T + L)).
+
+    No look depends on earlier ones here (`Need.history` is False): the slots of the window move
+    from step to step, so the state of a look would be about other slots at the next, and blocks
+    could not be computed side by side.
+
+    Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans
+    in Neural Language Modeling", ICLR 2017 (arXiv 1702.04521), sections 2.1-2.3. When a text is
+    read in pieces the authors' window does not reach back into the piece before (`carry` "state");
+    here it may. Beyond the paper: several layers, dropout.
+
     Attributes:
       attention: factory of the mechanism; called with H if its context is merged here, with k if it
         merges itself.
@@ -80,7 +84,7 @@ class AttentionLanguageModel(StackedReader, kw_only=True):
       carry: what is passed from one piece of text to the next: "window" (the LSTM's state and the
         last L outputs, so that a text read in pieces is as one read at once) or "state" (no
         outputs: the authors' setting). `step` carries both in any case.
-      merge: how h* is computed, see the top of this file.
+      merge: how h* is computed, see above.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
         is not checked; 0 for the initializers of `Initial`. The mechanism has its own initializers.
@@ -229,3 +233,83 @@ def _of_words(weights: jax.Array) -> jax.Array:
     """[B,H,T,L+T-1] to [B,H,T,T]: word j is seen in slot L + j, and the last by no one."""
     queries, slots = weights.shape[2:]
     return jnp.pad(weights[..., slots - queries + 1 :], ((0, 0), (0, 0), (0, 0), (0, 1)))
+
+
+@flax.struct.dataclass
+class LateParts:
+    """The state of every layer, and of the parts i = 2..N-1 what is still to be used: the last i -
+    1 of them, [B,i-1,k].
+    """
+
+    layers: States
+    parts: tuple[jax.Array, ...]
+
+
+class NgramRNN(StackedReader, kw_only=True):
+    """N-gram RNN (Daniluk et al. 2017): the LSTM's last N - 1 outputs predict together, each with
+    another part.
+
+    The N-gram RNN (Daniluk et al. 2017): no attention; the output is cut into parts, each of which
+    predicts a step later than the last.
+
+        [h^1_t ; ... ; h^{N-1}_t] = output of the top of the LSTM layers after x_1, ..., x_t             parts of width k
+        h*_t     = tanh([h^1_t ; h^2_{t-1} ; ... ; h^{N-1}_{t-N+2}] W_N)                                  parts before the text are zeros
+        logits_t = h*_t W_o + b                                                                           of the word after x_t
+
+    N = 4 takes three parts, those of the present output and of the two before it; N = 2 is an LSTM
+    language model with one more layer.
+
+    Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans
+    in Neural Language Modeling", ICLR 2017 (arXiv 1702.04521), section 2.4. Beyond the paper:
+    several layers, dropout.
+
+    Attributes:
+      order: N, how many words an n-gram has, at least 2; the LSTM layers are (N - 1) k wide.
+      embedding: E, the width of the embeddings of words.
+      width: k, the width of the part of each output that predicts.
+      layers: how many LSTM layers there are; the paper has one.
+      uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
+        is not checked; 0 for the initializers of `Initial`.
+      dropout: share of the input of every layer and of h* that training sets to 0.
+
+    Card: Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural
+    Language Modeling, ICLR 2017.
+    """
+
+    order: int = 4
+    embedding: int = 96
+    width: int = 88
+
+    def setup(self) -> None:
+        """Creates the embedding, the LSTM layers of N - 1 parts, the merging layer and the output
+        layer; raises `UserError` for an order N below 2.
+        """
+        if self.order < 2:
+            raise UserError(
+                f"ngram_rnn: order={self.order}, must be at least 2: N words are the one predicted"
+                " and those before it"
+            )
+        initial = Initial(uniform=self.uniform)
+        self.add_reader(initial, initial.word(0.3), (self.order - 1) * self.width, LSTMLayer)
+        self.merge = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
+        self.out = Dense(self.vocabulary, kernel_init=initial.output())
+
+    def start(self, rows: int, room: int) -> LateParts:
+        """See `LanguageModel.start`."""
+        none = tuple(jnp.zeros((rows, number, self.width)) for number in range(1, self.order - 1))
+        return LateParts(self.no_states(rows, (self.order - 1) * self.width, LSTMLayer), none)
+
+    def read(self, state: LateParts, tokens: jax.Array) -> tuple[jax.Array, LateParts]:
+        """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in
+        `state`, from part i of the LSTM's output of i - 1 steps before, i = 1..N-1; returns them
+        and the state after the tokens. See `LanguageModel.read`.
+        """
+        valid = self.real(tokens)
+        counts = valid.sum(axis=1, dtype=jnp.int32)
+        outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
+        first, *later = jnp.split(outputs, self.order - 1, axis=-1)
+        slots = [after(past, part) for past, part in zip(state.parts, later, strict=True)]
+        late = [part[:, : tokens.shape[1]] for part in slots]  # part i is i - 1 steps late
+        star = jnp.tanh(self.merge(jnp.concatenate([first, *late], axis=-1)))
+        windows = tuple(latest(part, counts, number) for number, part in enumerate(slots, start=1))
+        return self.out(self.drop(star)), LateParts(layers, windows)

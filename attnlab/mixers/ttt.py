@@ -1,25 +1,5 @@
-"""TTT-Linear (Sun et al. 2024): a state that is a linear model, and learns at test time. Each head
-trains it on the text it reads, to say v_t of k_t, and asks it for q_t.
-
-    q, k  = rotated(conv(x W_qk)),  rotated(conv'(x W_qk))                      two convolutions of k taps, one projection
-    v     = x W_v,   eta_t = r sigmoid(x W_r + a) / D                           one rate in (0, r / D) for each head
-    f(x)  = x + LayerNorm(x W + u)                                              the inner model of a head
-    l_t   = |f(k_t) - v_t|^2 / 2
-    W_t   = W - c_i sum_{j<=t} eta_j dl_j/dW,   c_i = max(0, 1/i + p_i)         u likewise
-    o_t   = f(q_t) with W_t                     y = (gelu(x W_g) * LayerNorm(o)) W_o
-
-The sum is over the tokens of a mini-batch of b, i = 1, ..., b is the place of t in its own, positions
-of rotation are such places too, and gradients are those at W, the weights at the beginning of the
-mini-batch: W_t after its last token is the next W. The first W and u, the p_i (from 0) and the inner
-layer norm (one g and one b for each head, in loss and output) are learned with the model around
-them. W starts from N(0, 0.02^2), u from 0. `layers.recurrence.descent` computes it, token by token or
-mini-batches as products of matrices (the dual form).
-
-Source: Y. Sun et al., "Learning to (Learn at Test Time): RNNs with Expressive Hidden States", 2024
-(arXiv 2407.04620), section 2, with the projections, convolutions and gate of its Mamba backbone;
-eta_j / D, c_i and the rotation are in the authors' code alone. Other matrices start as everywhere in
-this package. With b = 1, and neither norm nor residual, DeltaNet; with all of the text as one
-mini-batch from W = 0, linear attention.
+"""Mixers whose state is a model that learns at test time: a linear one, and one with a hidden layer. The
+class of each has its formula and its source.
 
 Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width, b tokens of a
 mini-batch, C tokens that are computed at once, k taps.
@@ -37,14 +17,14 @@ import jax.numpy as jnp
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.dense import Dense, joined, split, unbiased
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.recurrent import PASSING
+from attnlab.mixers.passing import PASSING
 from attnlab.mixers.stateful import State, Stateful, Steps
 
 EPSILON = 1e-6  # of both norms
@@ -59,6 +39,30 @@ class LearningSteps(Steps):
 
 class TttLinear(Stateful):
     """TTT-Linear, and the base of mixers with another inner model (`widths`).
+
+    TTT-Linear (Sun et al. 2024): a state that is a linear model, and learns at test time. Each
+    head trains it on the text it reads, to say v_t of k_t, and asks it for q_t.
+
+        q, k  = rotated(conv(x W_qk)),  rotated(conv'(x W_qk))                      two convolutions of k taps, one projection
+        v     = x W_v,   eta_t = r sigmoid(x W_r + a) / D                           one rate in (0, r / D) for each head
+        f(x)  = x + LayerNorm(x W + u)                                              the inner model of a head
+        l_t   = |f(k_t) - v_t|^2 / 2
+        W_t   = W - c_i sum_{j<=t} eta_j dl_j/dW,   c_i = max(0, 1/i + p_i)         u likewise
+        o_t   = f(q_t) with W_t                     y = (gelu(x W_g) * LayerNorm(o)) W_o
+
+    The sum is over the tokens of a mini-batch of b, i = 1, ..., b is the place of t in its own,
+    positions of rotation are such places too, and gradients are those at W, the weights at the
+    beginning of the mini-batch: W_t after its last token is the next W. The first W and u, the p_i
+    (from 0) and the inner layer norm (one g and one b for each head, in loss and output) are
+    learned with the model around them. W starts from N(0, 0.02^2), u from 0.
+    `layers.recurrence.descent` computes it, token by token or mini-batches as products of matrices
+    (the dual form).
+
+    Source: Y. Sun et al., "Learning to (Learn at Test Time): RNNs with Expressive Hidden States",
+    2024 (arXiv 2407.04620), section 2, with the projections, convolutions and gate of its Mamba
+    backbone; eta_j / D, c_i and the rotation are in the authors' code alone. Other matrices start
+    as everywhere in this package. With b = 1, and neither norm nor residual, DeltaNet; with all of
+    the text as one mini-batch from W = 0, linear attention.
 
     Attributes:
       heads: H; must divide the width.
@@ -183,3 +187,36 @@ class TttLinear(Stateful):
         """See `Stateful.outputs`."""
         gate = jax.nn.gelu(widened(self.w_gate(x)), approximate=True)
         return self.out((gate * self.norm(joined(o))).astype(x.dtype))
+
+
+class TttMlp(TttLinear):
+    """TTT-MLP. The fields not named here are those of `TttLinear`.
+
+    TTT-MLP (Sun et al. 2024): TTT-Linear (`ttt_linear`) whose inner model has a hidden layer.
+
+        f(x) = x + LayerNorm(gelu(x W_1 + u_1) W_2 + u_2)                           the hidden layer is `expansion` times as wide as a head
+
+    W_1, u_1, W_2 and u_2 learn as W and u do there, the slope going backward through W_2 as it was
+    at the beginning of the mini-batch. r is 0.1. Source: Y. Sun et al., "Learning to (Learn at
+    Test Time): RNNs with Expressive Hidden States", 2024 (arXiv 2407.04620), section 2.7; the
+    authors raise r from 0.01 in the first tenth of training, here it is the same all along.
+
+    Attributes:
+      largest: r; the rate of learning is below r / D.
+      expansion: the width of the hidden layer, in widths of a head.
+
+    Card: state; Sun et al., Learning to (Learn at Test Time), 2024; time T d^2;
+    state d^2 / H + k d; path 1; steps T / C.
+    """
+
+    largest: float = 0.1
+    expansion: int = 4
+
+    called: ClassVar[str] = "ttt_mlp"
+
+    @nn.nowrap
+    def widths(self) -> tuple[int, ...]:
+        """See `TttLinear.widths`."""
+        at_least(1, self.called, expansion=self.expansion)
+        depth, _ = super().widths()
+        return depth, self.expansion * depth, depth

@@ -1,4 +1,6 @@
-"""What Transformers share: where dropout is, and how their layers are run."""
+"""Transformers: where dropout is, and how their layers are run; what share_positions shares, and a decoder
+that leaks; and rules of visibility by config: maps show the rule, decoding keeps to it, misfits are named.
+"""
 
 import functools
 from typing import Any
@@ -8,13 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.protocol import MAPS
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.protocol import MAPS, Capabilities
+from attnlab.attention.view import View
+from attnlab.attention.visibility import VISIBILITIES
+from attnlab.config.registry import made
+from attnlab.data.vocabulary import PAD
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers import loops
 from attnlab.training.drawing import first_params
-from tests.systems.checks import SPECS, batch, make
-from tests.systems.test_starts import drawn
+from tests.systems.checks import CHECKS, SPECS, batch, make, parameters, prepared
+from tests.systems.test_parameters import drawn
 from tests.systems.tiny import seldom
+from tests.test_lengths import check, check_refused
 
 DECODER: dict[str, Any] = {
     **{"name": "decoder", "width": 8, "layers": 4, "hidden": 12, "dropout": 0.0},
@@ -157,3 +165,135 @@ def test_maps_losses_and_pieces_are_not_lost_in_loops() -> None:
     assert len(system.maps(collected[MAPS])) == 4
     np.testing.assert_allclose(pieces[0], whole[0], atol=1e-5)
     np.testing.assert_allclose(watched, whole, atol=1e-5)
+
+
+def test_one_table_of_positions_for_a_stack_or_one_for_each_layer() -> None:
+    shared, alone = (
+        parameters(make({**SPECS["transformer-t5"], "share_positions": share}))
+        for share in (True, False)
+    )
+    assert {"encoder_positions", "decoder_positions"} <= set(shared)
+    count = lambda params: sum(leaf.size for leaf in jax.tree.leaves(params))
+    table = count(shared["encoder_positions"])
+    assert table == 12 and count(alone) == count(shared) + 2 * table  # 4 tables instead of 2
+
+
+@pytest.mark.parametrize("promise", seldom(CHECKS, "cached decoding"))
+def test_a_mixer_that_is_no_attention_in_the_decoder(promise: str) -> None:
+    """All that is promised of the Transformer holds: no look ahead, inert padding, stepwise
+    decoding, rows of different lengths, ...
+    """
+    small = {"layers": 1, "share": "none"}  # untied: causality is told by the same program
+    mixer = {"name": "convolution", "kernel": 2}
+    CHECKS[promise]({**SPECS["transformer"], **small, "decoder_attention": mixer})
+
+
+CAUSAL = {**SPECS["transformer"], "layers": 1}
+LEAKING = {**CAUSAL, "leaking": True}
+
+
+def test_a_leaking_decoder_sees_no_padding_and_is_noted() -> None:
+    (call, system), (source, target) = prepared(LEAKING), batch()
+    padded = call(source, np.pad(target, ((0, 0), (0, 3))))
+    np.testing.assert_allclose(padded[:, :5], call(source, target), atol=2e-6)
+    (note,) = system.notes()
+    assert "system.leaking=true: the decoder sees its targets" in note
+    assert make(CAUSAL).notes() == []
+
+
+@pytest.mark.full
+def test_a_leaking_decoder_writes_as_a_causal_one_with_its_parameters() -> None:
+    """Since nothing that is yet to be written can be seen."""
+    (leaking, _), (causal, _) = prepared(LEAKING), prepared(CAUSAL)
+    source, target = batch()
+    memory = leaking(source, method="encode")
+    state, actual = leaking(memory, 5, method="start"), []
+    for t in range(5):
+        logits, state = leaking(state, memory, target[:, t], method="step")
+        actual.append(logits)
+    np.testing.assert_allclose(np.stack(actual, 1), causal(source, target), atol=2e-6)
+
+
+WINDOW = {"name": "window", "width": 2}
+PARTED = {
+    **{"name": "per_head", "heads": 2, "one": WINDOW},
+    "other": {"name": "stride", "stride": 2},
+}
+RULED = {
+    **{**SPECS["transformer"], "layers": 1},
+    **{"encoder_visibility": PARTED, "decoder_visibility": PARTED},
+}
+
+
+def test_maps_show_exactly_the_rule() -> None:
+    call, system = prepared(RULED)
+    source, target = batch()
+    maps = system.maps(call(source, target, mutable=[MAPS])[1][MAPS])
+    for side, length in (("encoder", 6), ("decoder", 5)):
+        seen = np.asarray(View(made(VISIBILITIES, PARTED)()).mask(length, length, length))
+        expected = (
+            seen & (source != PAD)[:, None, None]
+            if side == "encoder"
+            else seen & np.tril(np.ones((length, length), bool))
+        )
+        weights = np.asarray(maps[f"{side}_0/self_attention"].weights)
+        np.testing.assert_array_equal(weights > 0, np.broadcast_to(expected, weights.shape))
+
+
+def test_a_rule_goes_with_decoding_word_by_word() -> None:
+    CHECKS["cached decoding"](RULED)
+
+
+class OnlyCausal(MultiHead):
+    """Sees all or the past, nothing between."""
+
+    capabilities = Capabilities(dense=False)
+
+
+class Forward(MultiHead):
+    """Has no causal form."""
+
+    capabilities = Capabilities(directions=frozenset({"bidirectional"}))
+
+
+HERE = f"{__name__}:"
+
+
+ONLY = f"attention={HERE}OnlyCausal"
+MISFITS = {
+    "encoder": {
+        f"{ONLY} visibility=longformer": "encoder_attention=.*choose 'full' or a mechanism with",
+        f"attention={HERE}Forward visibility=causal": "does not support the direction 'causal'",
+        "attention.alignment=local_p visibility=causal": "encoder_attention.*the future",
+        "visibility=bigbird visibility.heads=3": (
+            "MultiHead does not support a visibility of 3 heads; it has 4"
+        ),
+    },
+    "decoder": {
+        f"{ONLY} visibility=window": "OnlyCausal does not support a visibility of its own",
+        "visibility=window visibility.width=0": (
+            "config.system.decoder_visibility.width=0: expected a whole number"
+        ),
+        "visibility=longformer visibility.window=5": "longformer: window=5 is to be halved",
+        "visibility=attnlab.errors:nearest": (
+            "the function nearest .*has the field .word. without a default"
+        ),
+        "visibility=fractions:Fraction": "a visibility must be a Rule; Fraction makes a Fraction",
+    },
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("side", "overrides", "words"),
+    [(side, *case) for side, cases in MISFITS.items() for case in cases.items()],
+)
+def test_misfits_are_one_line(side: str, overrides: str, words: str) -> None:
+    settings = [f"system.{side}_{one}" for one in overrides.split()]
+    check_refused(" ".join(["translation.py:transformer", *settings]), words)
+
+
+@pytest.mark.quick
+def test_what_only_honours_causal_goes_with_causal_rules() -> None:
+    attentions = " ".join(f"system.{slot}_{ONLY}" for slot in ("encoder", "decoder"))
+    check(f"translation.py:transformer {attentions} system.encoder_visibility=causal")

@@ -1,4 +1,6 @@
-"""Every key of `generation_config.json` is taken, translated, refused by name, or changes no text."""
+"""Every key of `generation_config.json` is taken, translated, refused by name, or changes no text; and
+what no model of transformers can say of a system is named.
+"""
 
 import json
 from pathlib import Path
@@ -11,6 +13,7 @@ from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.generation import NEUTRAL, SILENT, decoding
+from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import models
 
 GREEDY = {"method": "greedy", "n_best": 1, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
@@ -77,3 +80,38 @@ def test_older_files_say_it_in_their_config(tmp_path: Path) -> None:
     assert (actual["method"], actual["beam"], actual["no_repeat_ngram"]) == ("beam", 4, 3)
     plain = weights.run_config(models.folder(PAIRS, tmp_path / "plain"))["decoding"]
     assert "method" not in plain and "length_offset" not in plain
+
+
+ROPE = {"name": "differential", "positions": "rope"}
+SOFT = {"name": "multihead", "heads": 4, "positions": "rope", "alignment": "entmax"}
+UNSAID: list[tuple[str, dict[str, Any], str, str]] = [
+    ("llama", {"attention": SOFT}, "", "alignment.name='entmax'"),
+    ("llama", {"norm": "post"}, "", "system.norm='post', it has 'pre'"),
+    ("llama", {"logit_cap": 3.0}, "", "system.logit_cap=3.0"),
+    ("llama", {"attention": ROPE}, "llama", "multihead attention with rope"),
+    ("llama", {}, "lama", "did you mean 'llama'"),
+    ("llama", {}, "gpt2", "nearest is 'gpt2': it has learned positions"),
+    ("encoders/bert_masked", {"norm": "pre"}, "", "system.norm='pre', it has 'post'"),
+    (
+        "encoders/bert_masked",
+        {},
+        "llama",
+        "system=bert has no counterpart .*: llama; decoder, bert",
+    ),
+    ("pairs/t5", {"norm": "post"}, "", "nearest is 't5': system.norm='post', it has 'pre'"),
+    ("images/vit", {"class_token": False}, "", "system.class_token=False, it has True"),
+    ("images/vit", {"positions": {"name": "sinusoidal_2d"}}, "", "it has learned positions"),
+    ("images/resnet50", {"strided": "first"}, "", "system.strided='first', it has 'second'"),
+]
+"""Of golden models, what is changed in them, the kind that is asked for, and what its line says."""
+
+
+@pytest.mark.parametrize(("name", "change", "kind", "message"), UNSAID)
+def test_what_cannot_be_said_is_named(
+    name: str, change: dict[str, Any], kind: str, message: str, tmp_path: Path
+) -> None:
+    node = weights.system(models.folder(name, tmp_path))
+    with pytest.raises(UserError, match=message):
+        config_of(with_defaults({**node, **change}), *([kind] if kind else []))
+    with pytest.raises(UserError, match="system=lstm_lm has no counterpart"):
+        config_of({"name": "lstm_lm"})

@@ -1,5 +1,7 @@
-"""A loop that writes a tape and attends to it at every step, with a derivative that stores the tape
-once.
+"""Loops over time: with one look per step for systems, and with a tape that grows.
+
+`over_time` is `flax.linen.scan` with the common settings. `taped` is a loop that writes a tape and
+attends to it at every step, with a derivative that stores the tape once:
 
     state_t, tape_t = step(state_{t-1}, tape_{t-1}, inputs_t)              tape_t is tape_{t-1} with one more slot
 
@@ -8,7 +10,7 @@ for each feature. But slots are only added, so the last tape has all of them, an
 valid slots. The backward pass here computes every step again with the last tape and the slots that
 were valid then: O(T + N) numbers, and fewer passes over memory, which dominate the time.
 
-Axis letters: T steps, N slots.
+Axis letters: B batch, T steps, H heads, N slots, or what else is looked at.
 """
 
 import dataclasses
@@ -16,12 +18,32 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.protocol import Memory
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import LOSSES, MAPS, Memory
 
 Step = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
+
+
+def over_time(step: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+    """Converts step(module, state, inputs [B,...], constant) to a loop over time (`nn.scan`), a
+    function of (module, first state, inputs [B,T,...], constant) that returns the last state and
+    the outputs [B,T,...].
+
+    Parameters are shared, every step has its own random draws, and what its looks sow is stacked
+    along the query axis: maps [B,H,1,N] to [B,H,T,1,N], and so on.
+    """
+    return nn.scan(  # type: ignore[no-any-return]
+        step,
+        variable_broadcast="params",
+        variable_axes={MAPS: 2, SAMPLES: 2, LOSSES: 1},
+        split_rngs={"params": False, "dropout": True, "sample": True},
+        in_axes=(1, nn.broadcast),
+        out_axes=1,
+    )
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
