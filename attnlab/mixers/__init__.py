@@ -19,7 +19,7 @@ MIXERS: "Table[type[Mixer]]" = Table(
     {
         "recurrent": "attnlab.mixers.passing:RecurrentMixer",
         "convolution": "attnlab.mixers.passing:ConvolutionMixer",
-        "performer": "attnlab.mixers.kernelised:Performer",
+        "performer": "attnlab.mixers.performer:Performer",
         "average": "attnlab.mixers.passing:Average",
         "fourier": "attnlab.mixers.whole:Fourier",
         "longformer": "attnlab.mixers.longformer:Longformer",

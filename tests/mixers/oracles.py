@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.mixers.kernelised import directions
+from attnlab.mixers.performer import directions
 from tests.layers.oracles import affine, sigmoid, softmax
 from tests.mixers import states
 from tests.mixers.states import Array, Config

@@ -20,8 +20,8 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
-from attnlab.mixers.kernelised import Performer
 from attnlab.mixers.longformer import Longformer
+from attnlab.mixers.performer import Performer
 from attnlab.mixers.reformer import Reformer
 from attnlab.mixers.whole import Nystrom
 from tests.attention.cases import TOLERANCE, WIDTH, committed, inputs, kept, make, parameters, wide

@@ -1,14 +1,14 @@
-"""Attention by feature maps, and the Performer: weights are products of features of the query and of
-the key, so that a sum over the keys replaces them.
+"""The Performer: attention by feature maps, whose weights are products of features of the query and of the
+key, so that a sum over the keys replaces them.
 
     y_i = phi(q_i)^T S / phi(q_i)^T z        S = sum_j phi(k_j) v_j^T        z = sum_j phi(k_j)
 
 Without a rule the sums are over all real tokens, of the same or of another sequence; under the
 causal rule they run (`layers.recurrence`), and they are all that is kept for the next token: H M (D
-+ 1) numbers for M features. No other rule can be honoured. A feature map may give the features of a
-key as phi e^f with a number f for each key; sums are then kept as S e^-m, with m the largest f of
-the keys in them, as in an online softmax: nothing overflows, and no later key matters to an earlier
-query. The map that is recorded is phi(q_i)^T phi(k_j) over its sum, without a rule only.
++ 1) numbers for M features. No other rule can be honoured. The features of a key may be given as phi
+e^f with a number f for each key; sums are then kept as S e^-m, with m the largest f of the keys in
+them, as in an online softmax: nothing overflows, and no later key matters to an earlier query. The map
+that is recorded is phi(q_i)^T phi(k_j) over its sum, without a rule only.
 
 Axis letters: B batch, H heads, Tq queries, Tk keys, D head width, M features.
 """
@@ -55,20 +55,52 @@ class Running:
     top: jax.Array
 
 
-class Kernelised(Attention):
-    """Base of attention by feature maps; a subclass implements `of_query`, `of_key` and `count`.
+class Performer(Attention):
+    """H heads of width D = width / H by M random features (Choromanski et al. 2021).
+
+    Performer (Choromanski et al. 2021): softmax attention by positive random features (FAVOR+).
+
+        x' = x / D^(1/4)       phi(x) = M^(-1/2) exp(W x' - |x'|^2 / 2)       W [M,D], rows w ~ N(0, I)
+        E[phi(q)^T phi(k)] = exp(q . k / sqrt(D)),     so y_i = phi(q_i)^T S / phi(q_i)^T z is softmax attention as M grows
+
+    Rows of W are orthogonal in blocks of D, of the lengths of Gaussian vectors, which lowers the
+    variance. With `map="relu"`, phi(x) = relu(W x') + 10^-3, as in the paper's generalised
+    attention: no estimate of a softmax. W is a constant of `seed`, the same for all heads and
+    layers; with `redraw` it comes from the random stream "dropout" while that is given, so it is
+    another one in every step of training and the constant one elsewhere. Cost: 4 T d M FLOPs for
+    the features, 4 T d M for the sums, without a rule. State: M (D + 1) H numbers. Parameters: 4
+    d^2. Source: K. Choromanski et al., "Rethinking Attention with Performers", ICLR 2021 (arXiv
+    2009.14794), lemma 1, theorem 2 and section 2.4. What differs: their code adds 10^-4 to every
+    feature and takes the largest exponent over the whole sequence, by which the causal form sees
+    the future; here nothing is added, and the largest exponent is that of the keys so far. They
+    redraw every 1000 steps.
 
     Attributes:
       heads: H; must divide the width.
+      features: M; 0 for D ln D, rounded up.
+      map: "positive" (an estimate of softmax) or "relu".
+      orthogonal: whether rows of W are orthogonal in blocks.
+      redraw: whether W is drawn anew in every step of training.
+      seed: of W.
+
+    Card: features; Choromanski et al., Rethinking Attention with Performers, ICLR 2021;
+    time T d M + T d^2; state d M; path 1; steps T / C.
     """
 
     heads: int = 4
+    features: int = 0
+    map: Literal["positive", "relu"] = "positive"
+    orthogonal: bool = True
+    redraw: bool = False
+    seed: int = 0
 
     capabilities = Capabilities(dense=False, grows=False, maps="effective", state="constant")
 
     def setup(self) -> None:
+        at_least(0, "performer", features=self.features)
         head_width(type(self).__name__, self.width, self.heads)
         self.w_query, self.w_key, self.w_value, self.out = unbiased(4, self.width)
+        self.turns = self.draw_directions()
 
     @property
     @nn.nowrap
@@ -79,17 +111,29 @@ class Kernelised(Attention):
     @nn.nowrap
     def count(self) -> int:
         """M."""
-        raise NotImplementedError
+        return self.features or max(1, math.ceil(self.size * math.log(self.size)))
 
-    def of_query(self, q: jax.Array) -> jax.Array:
-        """Features [B,H,Tq,M] of queries q [B,H,Tq,D], times any number for each query."""
-        raise NotImplementedError
-
-    def of_key(self, k: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """phi [B,H,Tk,M] and f [B,H,Tk], or None for 0: phi e^f are the features of keys k
-        [B,H,Tk,D].
+    def draw_directions(self) -> jax.Array:
+        """Draws the random directions W [M,D] of the features: from the seed, or in training anew
+        in every step where `redraw` is set.
         """
-        raise NotImplementedError
+        if self.redraw and self.has_rng("dropout"):
+            return directions(self.make_rng("dropout"), self.count(), self.size, self.orthogonal)
+        with jax.ensure_compile_time_eval():
+            key = jax.random.key(self.seed)
+            return directions(key, self.count(), self.size, self.orthogonal)
+
+    def random_features(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """Computes the random features phi [B,H,T,M] of x [B,H,T,D]; under the map "positive"
+        divided by their largest, whose logarithm [B,H,T] is also returned (None under "relu").
+        """
+        x = x * self.size**-0.25
+        projected = x @ self.turns.T
+        if self.map == "relu":
+            return jax.nn.relu(projected) + ADDED, None
+        exponents = projected - 0.5 * (x * x).sum(axis=-1, keepdims=True)
+        top = jax.lax.stop_gradient(exponents.max(axis=-1))
+        return jnp.exp(exponents - top[..., None]), top
 
     def split(self, x: jax.Array) -> jax.Array:
         """[B,T,H*D] to heads first, [B,H,T,D], in the inner precision."""
@@ -109,7 +153,7 @@ class Kernelised(Attention):
         filled, length = written(source, valid, capacity)
         real = jnp.asarray(filled[:, : source.shape[1]])[:, None, :, None]
         source = jnp.where(real[:, 0], source, 0)
-        features, factor = self.of_key(self.split(self.w_key(source)))
+        features, factor = self.random_features(self.split(self.w_key(source)))
         if factor is not None:
             factor = jnp.where(real[..., 0], factor, NEVER)
             top = jax.lax.stop_gradient(factor.max(axis=-1, keepdims=True, initial=NEVER))
@@ -136,7 +180,7 @@ class Kernelised(Attention):
           UserError: the view has a rule; the causal one is honoured by `mix` alone.
         """
         self.check(view)
-        phi_q = self.of_query(self.split(self.w_query(query)))
+        phi_q, _ = self.random_features(self.split(self.w_query(query)))
         means = self.divided(phi_q @ memory.sums)
         maps = None
         if memory.features is not None:
@@ -168,8 +212,8 @@ class Kernelised(Attention):
         one_text(self, view)
         state = self.begin(len(x), 0, x.dtype) if state is None else state
         x = jnp.where(real[..., None], x, 0)
-        phi_q = self.of_query(self.split(self.w_query(x)))
-        features, factor = self.of_key(self.split(self.w_key(x)))
+        phi_q, _ = self.random_features(self.split(self.w_query(x)))
+        features, factor = self.random_features(self.split(self.w_key(x)))
         gate, top = None, state.top
         if factor is not None:
             gate, tops = running(jnp.where(real[:, None], factor, NEVER), state.top)
@@ -218,84 +262,6 @@ def running(factor: jax.Array, previous: jax.Array) -> tuple[jax.Array, jax.Arra
     tops = jnp.maximum(jax.lax.cummax(factor, axis=2), previous[..., None])
     last = jnp.concatenate([previous[..., None], tops[..., :-1]], axis=-1)
     return jnp.where(last > NEVER / 2, last - tops, 0), tops
-
-
-class Performer(Kernelised):
-    """H heads of width D = width / H by M random features (Choromanski et al. 2021).
-
-    Performer (Choromanski et al. 2021): softmax attention by positive random features (FAVOR+).
-
-        x' = x / D^(1/4)       phi(x) = M^(-1/2) exp(W x' - |x'|^2 / 2)       W [M,D], rows w ~ N(0, I)
-        E[phi(q)^T phi(k)] = exp(q . k / sqrt(D)),     so y_i = phi(q_i)^T S / phi(q_i)^T z  (`kernelised`) is softmax attention as M grows
-
-    Rows of W are orthogonal in blocks of D, of the lengths of Gaussian vectors, which lowers the
-    variance. With `map="relu"`, phi(x) = relu(W x') + 10^-3, as in the paper's generalised
-    attention: no estimate of a softmax. W is a constant of `seed`, the same for all heads and
-    layers; with `redraw` it comes from the random stream "dropout" while that is given, so it is
-    another one in every step of training and the constant one elsewhere. Cost: 4 T d M FLOPs for
-    the features, 4 T d M for the sums, without a rule. State: M (D + 1) H numbers. Parameters: 4
-    d^2. Source: K. Choromanski et al., "Rethinking Attention with Performers", ICLR 2021 (arXiv
-    2009.14794), lemma 1, theorem 2 and section 2.4. What differs: their code adds 10^-4 to every
-    feature and takes the largest exponent over the whole sequence, by which the causal form sees
-    the future; here nothing is added, and the largest exponent is that of the keys so far. They
-    redraw every 1000 steps.
-
-    Attributes:
-      features: M; 0 for D ln D, rounded up.
-      map: "positive" (an estimate of softmax) or "relu".
-      orthogonal: whether rows of W are orthogonal in blocks.
-      redraw: whether W is drawn anew in every step of training.
-      seed: of W.
-
-    Card: features; Choromanski et al., Rethinking Attention with Performers, ICLR 2021;
-    time T d M + T d^2; state d M; path 1; steps T / C.
-    """
-
-    features: int = 0
-    map: Literal["positive", "relu"] = "positive"
-    orthogonal: bool = True
-    redraw: bool = False
-    seed: int = 0
-
-    def setup(self) -> None:
-        at_least(0, "performer", features=self.features)
-        super().setup()
-        self.turns = self.draw_directions()
-
-    @nn.nowrap
-    def count(self) -> int:
-        """See `Kernelised.count`."""
-        return self.features or max(1, math.ceil(self.size * math.log(self.size)))
-
-    def draw_directions(self) -> jax.Array:
-        """Draws the random directions W [M,D] of the features: from the seed, or in training anew
-        in every step where `redraw` is set.
-        """
-        if self.redraw and self.has_rng("dropout"):
-            return directions(self.make_rng("dropout"), self.count(), self.size, self.orthogonal)
-        with jax.ensure_compile_time_eval():
-            key = jax.random.key(self.seed)
-            return directions(key, self.count(), self.size, self.orthogonal)
-
-    def of_query(self, q: jax.Array) -> jax.Array:
-        """See `Kernelised.of_query`."""
-        return self.random_features(q)[0]
-
-    def of_key(self, k: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """See `Kernelised.of_key`."""
-        return self.random_features(k)
-
-    def random_features(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """Computes the random features phi [B,H,T,M] of x [B,H,T,D]; under the map "positive"
-        divided by their largest, whose logarithm [B,H,T] is also returned (None under "relu").
-        """
-        x = x * self.size**-0.25
-        projected = x @ self.turns.T
-        if self.map == "relu":
-            return jax.nn.relu(projected) + ADDED, None
-        exponents = projected - 0.5 * (x * x).sum(axis=-1, keepdims=True)
-        top = jax.lax.stop_gradient(exponents.max(axis=-1))
-        return jnp.exp(exponents - top[..., None]), top
 
 
 def directions(key: jax.Array, number: int, size: int, orthogonal: bool) -> jax.Array:
