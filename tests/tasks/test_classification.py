@@ -20,7 +20,7 @@ from attnlab.tasks.classification import Classification, macro_f1
 from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from tests.refusals import check_refused
-from tests.systems.oracles.classifiers import penalties
+from tests.systems.oracles.readers import penalties
 from tests.tasks.tiny import changed, check_items, log_softmax, looked, noisy
 from tests.tasks.tiny_labelled import batch_of, load
 
