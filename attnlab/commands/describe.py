@@ -111,8 +111,8 @@ def formula(component: object) -> str:
     """
     if not inspect.isclass(component):
         return ""
-    own = inspect.cleandoc(component.__doc__ or "").partition("\nAttributes:\n")[0]
-    for text in (own, inspect.getdoc(inspect.getmodule(component)) or ""):
+    of_class = inspect.cleandoc(component.__doc__ or "").partition("\nAttributes:\n")[0]
+    for text in (of_class, inspect.getdoc(inspect.getmodule(component)) or ""):
         if blocks := re.findall(r"^    .*(?:\n    .*)*$", text, re.MULTILINE):
             return "\n\n".join(textwrap.dedent(block) for block in blocks)
     return ""
