@@ -19,7 +19,7 @@ from attnlab.data.vocabulary import PAD
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers import loops
 from attnlab.training.drawing import first_params
-from tests.systems.checks import CHECKS, SPECS, batch, make, parameters, prepared
+from tests.systems.checks import CHECKS, SPECS, batch, check_cached_decoding, make, parameters, prepared
 from tests.systems.test_parameters import drawn
 from tests.systems.tiny import seldom
 from tests.test_lengths import check, check_refused
@@ -185,7 +185,8 @@ def test_a_mixer_that_is_no_attention_in_the_decoder(promise: str) -> None:
     """
     small = {"layers": 1, "share": "none"}  # untied: causality is told by the same program
     mixer = {"name": "convolution", "kernel": 2}
-    CHECKS[promise]({**SPECS["transformer"], **small, "decoder_attention": mixer})
+    check_promise = CHECKS[promise]
+    check_promise({**SPECS["transformer"], **small, "decoder_attention": mixer})
 
 
 CAUSAL = {**SPECS["transformer"], "layers": 1}
@@ -241,7 +242,7 @@ def test_maps_show_exactly_the_rule() -> None:
 
 
 def test_a_rule_goes_with_decoding_word_by_word() -> None:
-    CHECKS["cached decoding"](RULED)
+    check_cached_decoding(RULED)
 
 
 class OnlyCausal(MultiHead):
