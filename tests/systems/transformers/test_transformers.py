@@ -19,7 +19,15 @@ from attnlab.data.vocabulary import PAD
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers import loops
 from attnlab.training.drawing import first_params
-from tests.systems.checks import CHECKS, SPECS, batch, check_cached_decoding, make, parameters, prepared
+from tests.systems.checks import (
+    CHECKS,
+    SPECS,
+    batch,
+    check_cached_decoding,
+    make,
+    parameters,
+    prepared,
+)
 from tests.systems.test_parameters import drawn
 from tests.systems.tiny import seldom
 from tests.test_lengths import check, check_refused
