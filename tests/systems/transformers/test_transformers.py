@@ -19,15 +19,7 @@ from attnlab.data.vocabulary import PAD
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers import loops
 from attnlab.training.drawing import first_params
-from tests.systems.checks import (
-    CHECKS,
-    SPECS,
-    batch,
-    check_cached_decoding,
-    make,
-    parameters,
-    prepared,
-)
+from tests.systems.checks import CHECKS, SPECS, batch, make, parameters, prepared
 from tests.systems.test_parameters import drawn
 from tests.systems.tiny import seldom
 from tests.test_lengths import check, check_refused
@@ -250,7 +242,8 @@ def test_maps_show_exactly_the_rule() -> None:
 
 
 def test_a_rule_goes_with_decoding_word_by_word() -> None:
-    check_cached_decoding(RULED)
+    check_decoding = CHECKS["cached decoding"]
+    check_decoding(RULED)
 
 
 class OnlyCausal(MultiHead):
