@@ -291,7 +291,7 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
     always = ("slots and shapes", "gradients", "padding", "dropout", "the oracle-")
     always = (*always, "the oracle reads every parameter")
     lstm = "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel"
-    pooling = "attnlab.systems.recurrent.attention_pooling:AttentionPooling"
+    pooling = "attnlab.systems.recurrent.pooling:AttentionPooling"
     both = ("causality", "learning by heart")
     for path, count, names in (
         (lstm, 10, (*both, "pieces")),

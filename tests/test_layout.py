@@ -281,13 +281,8 @@ def test_every_table_leads_somewhere() -> None:
             assert (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
 
 
-MIXERS = """
-recurrent convolution average fourier longformer nystrom reformer performer retention gated_linear
-hgrn mamba delta_net gated_delta_net kda delta_product gated_delta_product rwkv7 mlstm ttt_mlp
-"""
-"""Mixers that attention/test_mixer.py and one of mixers/test_whole.py, test_kernelised.py and
-test_ttt_linear.py test.
-"""
+MIXERS = "passing decaying delta_rule ttt longformer reformer rwkv7 mlstm"
+"""Mixers that attention/test_mixer.py and mixers/test_whole.py or test_stateful.py test."""
 
 
 def test_tests_mirror_the_source() -> None:
@@ -307,7 +302,7 @@ def test_tests_mirror_the_source() -> None:
         "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_systems.py
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems
-        "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
+        "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_configs.py
         "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
         # classes of settings: tests/config/test_schema.py

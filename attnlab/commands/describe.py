@@ -106,16 +106,16 @@ def capability_names(capabilities: "Capabilities | None") -> str:
 
 
 def formula(component: object) -> str:
-    """Returns the indented blocks (formulas) of the docstring of a class where that has its cost,
-    else of the module that defines it; "" if there are none or `component` is no class.
+    """Returns the indented blocks (formulas) of the docstring of a class, of the module that defines
+    it where the class has none; "" if neither has one or `component` is no class.
     """
     if not inspect.isclass(component):
         return ""
-    text = inspect.cleandoc(component.__doc__ or "").partition("\nAttributes:\n")[0]
-    if "Cost:" not in text:
-        text = inspect.getdoc(inspect.getmodule(component)) or ""
-    blocks = re.findall(r"^    .*(?:\n    .*)*$", text, re.MULTILINE)
-    return "\n\n".join(textwrap.dedent(block) for block in blocks)
+    of_class = inspect.cleandoc(component.__doc__ or "").partition("\nAttributes:\n")[0]
+    for text in (of_class, inspect.getdoc(inspect.getmodule(component)) or ""):
+        if blocks := re.findall(r"^    .*(?:\n    .*)*$", text, re.MULTILINE):
+            return "\n\n".join(textwrap.dedent(block) for block in blocks)
+    return ""
 
 
 def memory_contents(mechanism: "type[Attention]") -> str:

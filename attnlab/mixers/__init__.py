@@ -2,7 +2,7 @@
 (`attnlab.attention.mixer`). Causal attention is one of them; here are the others, the tape of
 LSTMN, and loops over time for systems.
 
-A new mixer is one file and one line here; a user's own is named by its dotted path. A slot that
+A new mixer is a class and one line here; a user's own is named by its dotted path. A slot that
 only mixes (`Need(mixes=True)`) takes any of them.
 """
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 MIXERS: "Table[type[Mixer]]" = Table(
     "mixer",
     {
-        "recurrent": "attnlab.mixers.recurrent:RecurrentMixer",
-        "convolution": "attnlab.mixers.convolution:ConvolutionMixer",
+        "recurrent": "attnlab.mixers.passing:RecurrentMixer",
+        "convolution": "attnlab.mixers.passing:ConvolutionMixer",
         "performer": "attnlab.mixers.performer:Performer",
-        "average": "attnlab.mixers.average:Average",
-        "fourier": "attnlab.mixers.fourier:Fourier",
+        "average": "attnlab.mixers.passing:Average",
+        "fourier": "attnlab.mixers.whole:Fourier",
         "longformer": "attnlab.mixers.longformer:Longformer",
-        "nystrom": "attnlab.mixers.nystrom:Nystrom",
+        "nystrom": "attnlab.mixers.whole:Nystrom",
         "reformer": "attnlab.mixers.reformer:Reformer",
-        "retention": "attnlab.mixers.retention:Retention",
-        "gated_linear": "attnlab.mixers.gated_linear:GatedLinear",
-        "hgrn": "attnlab.mixers.hgrn:Hgrn",
-        "mamba": "attnlab.mixers.mamba:Mamba",
-        "delta_net": "attnlab.mixers.delta_net:DeltaNet",
-        "gated_delta_net": "attnlab.mixers.gated_delta_net:GatedDeltaNet",
-        "kda": "attnlab.mixers.kda:Kda",
-        "delta_product": "attnlab.mixers.delta_product:DeltaProduct",
-        "gated_delta_product": "attnlab.mixers.gated_delta_product:GatedDeltaProduct",
+        "retention": "attnlab.mixers.decaying:Retention",
+        "gated_linear": "attnlab.mixers.decaying:GatedLinear",
+        "hgrn": "attnlab.mixers.decaying:Hgrn",
+        "mamba": "attnlab.mixers.decaying:Mamba",
+        "delta_net": "attnlab.mixers.delta_rule:DeltaNet",
+        "gated_delta_net": "attnlab.mixers.delta_rule:GatedDeltaNet",
+        "kda": "attnlab.mixers.delta_rule:Kda",
+        "delta_product": "attnlab.mixers.delta_rule:DeltaProduct",
+        "gated_delta_product": "attnlab.mixers.delta_rule:GatedDeltaProduct",
         "rwkv7": "attnlab.mixers.rwkv7:Rwkv7",
         "mlstm": "attnlab.mixers.mlstm:Mlstm",
-        "ttt_linear": "attnlab.mixers.ttt_linear:TttLinear",
-        "ttt_mlp": "attnlab.mixers.ttt_mlp:TttMlp",
+        "ttt_linear": "attnlab.mixers.ttt:TttLinear",
+        "ttt_mlp": "attnlab.mixers.ttt:TttMlp",
         "by_layer": "attnlab.mixers.by_layer:MixerByLayer",
         "none": "attnlab.mixers.by_layer:NoMixer",
         **MECHANISMS.entries,

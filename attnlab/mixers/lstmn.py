@@ -45,8 +45,7 @@ from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
-from attnlab.mixers.steps import over_time
-from attnlab.mixers.tape import taped
+from attnlab.mixers.loops import over_time, taped
 
 Origin = Literal["zeros", "none"]
 Question = Literal["word and summary", "word"]

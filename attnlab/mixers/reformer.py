@@ -36,7 +36,7 @@ from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError, at_least
 from attnlab.layers.dense import joined, split, unbiased
 from attnlab.layers.precision import widened
-from attnlab.mixers.recurrent import one_text
+from attnlab.mixers.passing import one_text
 
 TINY = 1e-12  # under the norm of a query of zeros
 

@@ -24,7 +24,7 @@ from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import places
 from attnlab.layers.precision import widened
 from attnlab.layers.recurrence import empty, recur, recur_dplr
-from attnlab.mixers.recurrent import PASSING, one_text
+from attnlab.mixers.passing import PASSING, one_text
 
 LINEAR = dataclasses.replace(PASSING, maps="effective")
 """The capabilities of a mixer whose o is linear in its values, with one matrix for each head."""

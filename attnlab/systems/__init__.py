@@ -1,5 +1,5 @@
-"""Published systems, one file each, built from shared layers and from whatever mechanism the config
-names.
+"""Published systems, a file for each or for each family, built from shared layers and from whatever
+mechanism the config names.
 """
 
 from typing import TYPE_CHECKING
@@ -28,22 +28,22 @@ SYSTEMS: "Table[type[System]]" = Table(
         "bert": "attnlab.systems.transformers.bert:Bert",
         "bert_classifier": "attnlab.systems.transformers.bert:BertClassifier",
         "lstm_lm": "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel",
-        "attention_lm": "attnlab.systems.recurrent.attention_lm:AttentionLanguageModel",
-        "ngram_rnn": "attnlab.systems.recurrent.ngram_rnn:NgramRNN",
+        "attention_lm": "attnlab.systems.recurrent.short_spans:AttentionLanguageModel",
+        "ngram_rnn": "attnlab.systems.recurrent.short_spans:NgramRNN",
         "lstmn_lm": "attnlab.systems.recurrent.lstmn:LSTMNLanguageModel",
         "lstmn_classifier": "attnlab.systems.recurrent.lstmn:LSTMNClassifier",
         "lstmn_pair": "attnlab.systems.recurrent.lstmn_fusion:LSTMNPairClassifier",
         "lstmn_seq2seq": "attnlab.systems.recurrent.lstmn_fusion:LSTMNTranslator",
-        "bilstm_pooling": "attnlab.systems.recurrent.bilstm_pooling:BiLSTMPooling",
+        "bilstm_pooling": "attnlab.systems.recurrent.pooling:BiLSTMPooling",
         "bilstm_tagger": "attnlab.systems.recurrent.bilstm_tagger:BiLSTMTagger",
-        "attention_pooling": "attnlab.systems.recurrent.attention_pooling:AttentionPooling",
-        "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
-        "cnn": "attnlab.systems.vision.convolutional:CNN",
-        "resnet": "attnlab.systems.vision.convolutional:ResNet",
+        "attention_pooling": "attnlab.systems.recurrent.pooling:AttentionPooling",
+        "self_attentive": "attnlab.systems.recurrent.pooling:SelfAttentive",
+        "cnn": "attnlab.systems.vision.classifiers:CNN",
+        "resnet": "attnlab.systems.vision.classifiers:ResNet",
         "glimpses": "attnlab.systems.vision.glimpses:Glimpses",
         "segmenter": "attnlab.systems.vision.segmenter:Segmenter",
         "detr": "attnlab.systems.vision.detr:Detr",
-        "perceptron": "attnlab.systems.vision.perceptron:Perceptron",
+        "perceptron": "attnlab.systems.vision.classifiers:Perceptron",
         "vit": "attnlab.systems.vision.vit:ViT",
         "show_attend_tell": "attnlab.systems.vision.show_attend_tell:ShowAttendTell",
         "top_down": "attnlab.systems.vision.top_down:TopDown",

@@ -14,7 +14,7 @@ import attnlab
 from attnlab.commands import main
 from attnlab.weights.names import flat
 from tests.commands.tiny import refused, run_command
-from tests.weights import scored_folders
+from tests.weights import models
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     beside them the last norm; in `base` the model that it began with.
     """
     path = tmp_path_factory.mktemp("adapted")
-    base = scored_folders.folder("gpt2", path / "base")
+    base = models.tokenized("gpt2", path / "base")
     for split in ("train", "valid", "test"):
         (path / f"{split}.txt").write_text("A dog, a cat; two dogs!\nit's the cat's bird\n" * 4)
     settings = {

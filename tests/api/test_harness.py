@@ -9,20 +9,19 @@ import attnlab
 from attnlab.api import harness
 from attnlab.commands import main
 from attnlab.errors import UserError
-from tests.weights import scored_folders as given
-from tests.weights.models import GOLDEN
+from tests.weights import models
 
 
-@pytest.mark.parametrize("name", given.NAMES)
+@pytest.mark.parametrize("name", models.SCORED)
 def test_measures_and_answers_are_those_of_its_own_back_end(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From Python and by the command; a task that is not there is refused by name."""
     pytest.importorskip("lm_eval")
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    folder, include = given.folder(name, tmp_path / name), str(tmp_path / "tasks")
-    names = given.tasks(tmp_path / "tasks")
-    golden = json.loads((GOLDEN / "scores" / f"{name}.json").read_text())["tasks"]
+    folder, include = models.tokenized(name, tmp_path / name), str(tmp_path / "tasks")
+    names = models.tasks(tmp_path / "tasks")
+    golden = json.loads((models.GOLDEN / "scores" / f"{name}.json").read_text())["tasks"]
     run = attnlab.load_pretrained(folder)
     found = harness.evaluate(run, names, include, bootstrap_iters=0)
     for task in names:
@@ -42,7 +41,7 @@ def test_measures_and_answers_are_those_of_its_own_back_end(
 
 def test_without_the_harness_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "find_spec", lambda name: None)
-    given.folder("gpt2", tmp_path)
+    models.tokenized("gpt2", tmp_path)
     words = r"the harness needs lm-eval: pip install 'attnlab\[harness\]'"
     with pytest.raises(UserError, match=words):
         harness.evaluate(attnlab.load_pretrained(tmp_path), ["x"])

@@ -13,9 +13,9 @@ import attnlab
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from tests.commands.tiny import run_command, train
-from tests.weights import pair_folders
+from tests.weights import models
 
-FOLDERS = {"t5": pair_folders.t5, "bart": pair_folders.bart}
+FOLDERS = {"t5": models.t5, "bart": models.bart}
 SMALL: dict[str, Any] = {"data": "grammar", "data.examples": 20, "data.valid": 4, "data.test": 4}
 # up to 266 tokens, as these models write them, decoding would be nearly all of the work
 SMALL |= {"batch.max_length": 64, "batch.buckets": (64,), "decoding.batch": 4}
@@ -28,11 +28,11 @@ def adopted(folder: Path) -> Vocabulary:
 
 def test_a_decoder_reads_first_what_its_model_says(tmp_path: Path) -> None:
     """T5 padding, BART the end; BART's texts begin with <s>; sentinels are reserved."""
-    t5 = adopted(pair_folders.t5(tmp_path / "t5"))
+    t5 = adopted(models.t5(tmp_path / "t5"))
     first = t5.special.reserved[0]
     assert t5.special == Special(0, 0, 1, 2, tuple(range(first, first + 6)))
-    assert t5.tokens(reversed(t5.special.reserved)) == pair_folders.SENTINELS
-    bart = adopted(pair_folders.bart(tmp_path / "bart"))
+    assert t5.tokens(reversed(t5.special.reserved)) == models.SENTINELS
+    bart = adopted(models.bart(tmp_path / "bart"))
     assert bart.special == Special(1, 2, 2, 3, (), front=(0,))
     for vocabulary, begin in ((t5, ()), (bart, (0,))):
         ids = vocabulary.packed(["old dogs"], vocabulary.special.front)[0]
@@ -62,7 +62,7 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
 @pytest.mark.full
 def test_tune_export(tmp_path: Path) -> None:
     """One step from a folder, and a folder again that is read as the same model."""
-    folder = pair_folders.t5(tmp_path / "in", "pairs/t5_gated")
+    folder = models.t5(tmp_path / "in", "pairs/t5_gated")
     changes = [f"{key}={value}" for key, value in {**SMALL, "batch.buckets": 64}.items()]
     changes += ["training.steps=1", "schedule.warmup=0"]
     workdir = tmp_path / "run"
@@ -76,7 +76,7 @@ def test_tune_export(tmp_path: Path) -> None:
 
 
 def test_two_vocabularies_are_no_folder(tmp_path: Path) -> None:
-    folder = pair_folders.t5(tmp_path / "in")
+    folder = models.t5(tmp_path / "in")
     changes: dict[str, Any] = {**SMALL, "vocabulary.shared": False}
     run = attnlab.load_pretrained(folder, changes)
     with pytest.raises(UserError, match=r"vocabularies of their own.*vocabulary.shared=true"):

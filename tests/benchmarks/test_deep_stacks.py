@@ -5,7 +5,9 @@ import pytest
 from benchmarks import deep_stacks
 from benchmarks.deep_stacks import WAYS, measured
 
-pytestmark = pytest.mark.full  # that the ways agree: tests/systems/transformers/test_stack.py
+pytestmark = (
+    pytest.mark.full
+)  # that the ways agree: tests/systems/transformers/test_transformers.py
 
 
 def test_a_row_for_every_way(monkeypatch: pytest.MonkeyPatch) -> None:

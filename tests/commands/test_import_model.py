@@ -12,7 +12,7 @@ import pytest
 from tests.commands.tiny import completed, refused, run_command
 from tests.data.test_chat import TEMPLATE
 from tests.test_pretrained_page import TEXT, gpt2
-from tests.weights import models, pair_folders
+from tests.weights import models
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,6 @@ def test_special_tokens_and_chats(imported: Path) -> None:
 @pytest.mark.parametrize("name", ["images/vit", "pairs/t5"])
 def test_models_of_other_kinds_need_no_data_either(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    models.folder(name, folder) if name == "images/vit" else pair_folders.t5(folder)
+    models.folder(name, folder) if name == "images/vit" else models.t5(folder)
     completed(["import", f"--from={folder}", f"--workdir={tmp_path / 'run'}"])
     assert (tmp_path / "run" / "manifest.json").is_file()

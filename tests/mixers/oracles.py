@@ -12,8 +12,8 @@ import numpy as np
 
 from attnlab.mixers.performer import directions
 from tests.layers.oracles import affine, sigmoid, softmax
-from tests.mixers import delta, learning, stateful, untied
-from tests.mixers.stateful import Array, Config
+from tests.mixers import states
+from tests.mixers.states import Array, Config
 from tests.systems.oracles import parts
 
 Oracle = Callable[[Any, Config, Array, Array], Array]
@@ -202,19 +202,17 @@ def performer(params: Any, config: Config, x: Array, valid: Array, causal: bool 
     return featured(params, config, x, x, mask)[0] * valid[..., None]
 
 
-_WITH_STATES = (
-    (stateful, "retention gated_linear hgrn mamba"),
-    (delta, "delta_net gated_delta_net kda delta_product gated_delta_product"),
-    (untied, "rwkv7 mlstm"),
-    (learning, "ttt_linear ttt_mlp"),
-)
+_WITH_STATES = """
+retention gated_linear hgrn mamba delta_net gated_delta_net kda delta_product gated_delta_product
+rwkv7 mlstm ttt_linear ttt_mlp
+"""
 MIXER_ORACLES: dict[str, Oracle] = {
     "recurrent": recurrent,
     "convolution": convolution,
     "average": average,
     "reformer": reformer,
     "performer": functools.partial(performer, causal=True),
-    **{name: getattr(file, name) for file, names in _WITH_STATES for name in names.split()},
+    **{name: getattr(states, name) for name in _WITH_STATES.split()},
 }
 """Of those that read from left to right."""
 WHOLE_ORACLES: dict[str, Oracle] = {

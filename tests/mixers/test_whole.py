@@ -1,4 +1,6 @@
-"""Every mixer of whole texts keeps its promises, beside float64 loops; those of others: test_golden.py."""
+"""Every mixer of whole texts keeps its promises, beside float64 loops; and approximate attention has the
+values and gradients of other people's implementations, the numbers of `golden.npz`.
+"""
 
 import dataclasses
 import functools
@@ -9,15 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.traverse_util import unflatten_dict
 
 from attnlab.api.costs import cost
+from attnlab.attention.mechanisms.linformer import Linformer
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
-from tests.attention.cases import TOLERANCE, WIDTH, inputs, kept, make, parameters, wide
+from attnlab.mixers.longformer import Longformer
+from attnlab.mixers.performer import Performer
+from attnlab.mixers.reformer import Reformer
+from attnlab.mixers.whole import Nystrom
+from tests.attention.cases import TOLERANCE, WIDTH, committed, inputs, kept, make, parameters, wide
 from tests.attention.slopes import assert_slopes, inner
+from tests.mixers import golden
 from tests.mixers.oracles import WHOLE_ORACLES
 
 LENGTH = 9
@@ -177,3 +186,55 @@ def test_its_work_grows_with_the_length(name: str) -> None:
     given: Any = {"direction": min(mixer.capabilities.directions)}
     long = [cost(mixer(width=64), t, **given).flops for t in (2**14, 2**15)]
     assert 2.0 * 0.9 < long[1] / long[0] < 2.0 * 1.1  # linear in T
+
+
+class DrawnPerformer(Performer):
+    """With the features of the case."""
+
+    def draw_directions(self) -> Any:
+        """See `Performer.draw_directions`."""
+        return committed(golden.FILE)["performer-causal" if self.seed else "performer"][
+            "params/turns"
+        ]
+
+
+class DrawnReformer(Reformer):
+    """With the hashes of the case."""
+
+    def turns(self) -> Any:
+        """See `Reformer.turns`."""
+        return committed(golden.FILE)["reformer"]["params/turns"]
+
+
+MODULES: dict[str, Any] = {
+    "performer": DrawnPerformer(golden.D, heads=golden.H, features=5),
+    "performer-causal": DrawnPerformer(golden.D, heads=golden.H, features=5, seed=1),
+    "linformer": Linformer(golden.D, heads=golden.H, rank=5, length=golden.T + 3),
+    "nystrom": Nystrom(golden.D, heads=golden.H, landmarks=4, taps=5),
+    "longformer": Longformer(golden.D, heads=golden.H, window=4, tokens=(0,)),
+    "reformer": DrawnReformer(golden.D, heads=1, buckets=4, chunk=4, rounds=2),
+}
+
+
+DEFAULT = ("longformer", "performer-causal")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.full) for name in MODULES],
+)
+def test_values_and_gradients_are_those_of_others(name: str, float64: None) -> None:
+    case = committed(golden.FILE)[name]
+    params = unflatten_dict(case, sep="/")["params"]
+    params = {part: leaf for part, leaf in params.items() if part not in ("turns", "valid")}
+    view = CAUSAL if name.endswith("causal") else EVERYTHING
+    if "params/valid" in case:
+        view = View(valid=jnp.asarray(case["params/valid"]))
+
+    def found(x: Any) -> Any:
+        y = MODULES[name].apply({"params": params}, x, view, method="mix")[0]
+        return (y * case["direction"]).sum(), y
+
+    grad, y = jax.jit(jax.grad(found, has_aux=True))(case["x"])
+    np.testing.assert_allclose(y, case["y"], rtol=0, atol=TOLERANCE["float64"])
+    np.testing.assert_allclose(grad, case["grad"], rtol=0, atol=TOLERANCE["float64"])

@@ -39,7 +39,6 @@ from tests.systems import (
     captioners,
     checks,
     classifiers,
-    image_classifiers,
     image_systems,
     language_models,
     tiny,
@@ -103,7 +102,7 @@ def only(path: str, oracle: str | None = None) -> None:
     if said["TIED"]:
         checks.TIED.add(path)
     checks.SILENT[path] = tuple(said["SILENT"] or ())
-    image_classifiers.SHAPES[path] = tuple(said["IMAGE"] or (16, 16, 3))
+    image_systems.SHAPES[path] = tuple(said["IMAGE"] or (16, 16, 3))
     specs = [
         {"name": path, **one}
         for chosen in said["SETTINGS"] or [{}]
@@ -213,7 +212,7 @@ def promises(kind: Any, system: Any, oracle: Any) -> Iterator[tuple[str, Callabl
 def check_slots(spec: dict[str, Any]) -> None:
     """See `slots.py`."""
     factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
-    sizes, image = SIZES[kind_of(factory.func)], image_classifiers.SHAPES.get(spec["name"])  # type: ignore[index]
+    sizes, image = SIZES[kind_of(factory.func)], image_systems.SHAPES.get(spec["name"])  # type: ignore[index]
     check_slots_and_shapes(factory, image=image, **sizes)
 
 

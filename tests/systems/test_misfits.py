@@ -20,11 +20,11 @@ from tests.systems import (
     classifiers,
     image_systems,
     language_models,
-    test_visibility,
     visual_answerers,
 )
 from tests.systems.own import read
 from tests.systems.tiny import SIZES, kind_of
+from tests.systems.transformers import test_transformers
 from tests.test_lengths import check_refused
 
 _KEY_VALUE = {"name": "key_value"}
@@ -94,7 +94,7 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
             "attention": {"name": f"{__name__}:Cacheless"}
         },
         "Forward does not support the direction 'causal'": {
-            "attention": {"name": f"{test_visibility.__name__}:Forward"}
+            "attention": {"name": f"{test_transformers.__name__}:Forward"}
         },
     },
     (language_models, "decoder-recurrent"): {
@@ -282,7 +282,7 @@ CONFIGS: dict[str, list[tuple[str, str]]] = {
             "does not support the direction 'bidirectional'",
         ),
         (
-            "system.cross_attention=attnlab.mixers.recurrent:RecurrentMixer",
+            "system.cross_attention=attnlab.mixers.passing:RecurrentMixer",
             "expected a class derived from",
         ),
     ],

@@ -148,7 +148,7 @@ def cases() -> Iterator[tuple[str, str, Callable[[], None], bool]]:
             number = {"number": NUMBER.get(setting, 1)} if several else {}
             call = functools.partial(check, spec, **number, **of)
             dear = not first or (promise == READS and spec["name"] in DEAR)
-            dear |= promise == "dropout" and room is checks  # by its places: test_starts.py
+            dear |= promise == "dropout" and room is checks  # by its places: test_parameters.py
             dear |= of not in texts_of(room, setting)[:1]
             yield label(setting, of), f"{of_kind(room)}: {promise}", call, dear
         more = {"slots and shapes": check_slots} if first else {}

@@ -20,7 +20,7 @@ from attnlab.tasks.classification import Classification, macro_f1
 from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from tests.refusals import check_refused
-from tests.systems.oracles.classifiers import penalties
+from tests.systems.oracles.readers import penalties
 from tests.tasks.tiny import changed, check_items, log_softmax, looked, noisy
 from tests.tasks.tiny_labelled import batch_of, load
 
@@ -212,7 +212,7 @@ def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:
 
 
 def test_pairs_for_a_system_that_reads_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.systems.recurrent.bilstm_pooling import BiLSTMPooling
+    from attnlab.systems.recurrent.pooling import BiLSTMPooling
 
     monkeypatch.setattr(BiLSTMPooling, "texts", (1,))
     words = (

@@ -15,27 +15,26 @@ from attnlab.tasks.scoring import Row, pieces, score_rows, scored_texts, window_
 from tests.refusals import check_refused
 from tests.tasks.test_language_modelling import summed, texts_read
 from tests.tasks.tiny_language import APART, JOINED, apart, joined, load, passed
-from tests.weights import scored_folders as given
-from tests.weights.models import GOLDEN
+from tests.weights import models
 
 
-@pytest.fixture(scope="module", params=given.NAMES)
+@pytest.fixture(scope="module", params=models.SCORED)
 def golden(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[attnlab.Run, Any]:
-    folder = given.folder(request.param, tmp_path_factory.mktemp(request.param))
+    folder = models.tokenized(request.param, tmp_path_factory.mktemp(request.param))
     run = attnlab.load_pretrained(folder, {"decoding.batch": 3})
-    return run, json.loads((GOLDEN / "scores" / f"{request.param}.json").read_text())
+    return run, json.loads((models.GOLDEN / "scores" / f"{request.param}.json").read_text())
 
 
 def test_every_token_is_scored_as_by_transformers(golden: tuple[attnlab.Run, Any]) -> None:
     """In windows of several strides, and so are pairs and whole texts by the harness's back end."""
     run, numbers = golden
-    for (window, stride), expected in zip(given.WINDOWS, numbers["windows"], strict=True):
-        scored = run.score(given.TEXTS, window=window, stride=stride, end=False)
+    for (window, stride), expected in zip(models.WINDOWS, numbers["windows"], strict=True):
+        scored = run.score(models.TEXTS, window=window, stride=stride, end=False)
         for score, log_probs in zip(scored, expected, strict=True):
             np.testing.assert_allclose(score.log_probs, log_probs, rtol=0, atol=1e-5)
     vocabulary, begin = run.task.data.vocabulary, run.task.first_id
     rows = []
-    for pair in given.PAIRS:
+    for pair in models.PAIRS:
         before, ids = (
             vocabulary.named(text, around=True) for text in (pair[0].rstrip(), "".join(pair))
         )
@@ -136,7 +135,7 @@ def test_a_run_of_a_tokenizer_reads_first_what_its_training_does(
     tmp_path: Path, texts: str
 ) -> None:
     """Its end where texts are a stream, though the tokenizer has another BOS."""
-    file = given.folder("llama", tmp_path)
+    file = models.tokenized("llama", tmp_path)
     options = JOINED if texts == "joined" else APART
     task = load(*options, "vocabulary.kind=tokenizer", f"vocabulary.file={file}")
     special = task.special

@@ -3,7 +3,7 @@ harness cuts them, and what the harness's own back end finds on local tasks.
 
 It runs where torch, transformers, accelerate and lm-eval are installed, without attnlab:
 
-    python -m tests.weights.golden_scores        golden/scores/NAME.json anew, for each of `scored_folders.NAMES`
+    python -m tests.weights.golden_scores        golden/scores/NAME.json anew, for each of `models.SCORED`
 
 NAME.json has "windows" (of each of `WINDOWS` the log P of each token of each text), "pairs" (log P of
 each second text and whether greedy search would write it), and
@@ -23,8 +23,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from lm_eval.utils import get_rolling_token_windows
 
-from tests.weights import scored_folders as given
-from tests.weights.models import GOLDEN
+from tests.weights import models
 
 os.environ["HF_DATASETS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -52,9 +51,9 @@ def asked(kind: str, *arguments: Any) -> Instance:
 
 def numbers(name: str, path: Path) -> dict[str, Any]:
     """The content of NAME.json."""
-    folder = str(given.folder(name, path / name))
+    folder = str(models.tokenized(name, path / name))
     harness = HFLM(pretrained=folder, device="cpu", dtype="float32", batch_size=2)
-    names = given.tasks(path / "tasks")
+    names = models.tasks(path / "tasks")
     actual = simple_evaluate(
         model=harness,
         tasks=list(names),
@@ -74,9 +73,10 @@ def numbers(name: str, path: Path) -> dict[str, Any]:
     }
     return {
         "windows": [
-            [of_tokens(harness, text, *window) for text in given.TEXTS] for window in given.WINDOWS
+            [of_tokens(harness, text, *window) for text in models.TEXTS]
+            for window in models.WINDOWS
         ],
-        "pairs": harness.loglikelihood([asked("loglikelihood", *pair) for pair in given.PAIRS]),
+        "pairs": harness.loglikelihood([asked("loglikelihood", *pair) for pair in models.PAIRS]),
         "tasks": kept,
     }
 
@@ -84,11 +84,11 @@ def numbers(name: str, path: Path) -> dict[str, Any]:
 def main() -> None:
     """Write the files."""
     torch.set_num_threads(1)
-    for name in given.NAMES:
+    for name in models.SCORED:
         with tempfile.TemporaryDirectory() as path:
             content = numbers(name, Path(path))
-        (GOLDEN / "scores").mkdir(exist_ok=True)
-        (GOLDEN / "scores" / f"{name}.json").write_text(json.dumps(content) + "\n")
+        (models.GOLDEN / "scores").mkdir(exist_ok=True)
+        (models.GOLDEN / "scores" / f"{name}.json").write_text(json.dumps(content) + "\n")
         print(name, json.dumps({task: c["measures"] for task, c in content["tasks"].items()}))
 
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
-from attnlab.mixers.steps import over_time
+from attnlab.mixers.loops import over_time
 from attnlab.systems.protocol import Seq2Seq, Writer, looked
 
 

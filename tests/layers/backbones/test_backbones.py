@@ -12,11 +12,11 @@ from ml_collections import ConfigDict
 from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
-from tests.systems.image_classifiers import SPECS, make, parameters, shown
+from tests.systems.image_systems import OF_IMAGES, make, parameters, shown
 
 
 def test_gates_stand_in_the_stages_that_are_told() -> None:
-    spec = {**SPECS["resnet"], "gate": {"name": "se", "reduction": 2}}
+    spec = {**OF_IMAGES["resnet"], "gate": {"name": "se", "reduction": 2}}
     for gated, stages in (((), (0, 1, 2)), ((1,), (1,)), ((0, 2), (0, 2))):
         shapes = jax.eval_shape(
             make({**spec, "gated": gated}).init, jax.random.key(0), shown(spec, 2)
@@ -32,8 +32,8 @@ def test_gates_stand_in_the_stages_that_are_told() -> None:
 
 
 def test_a_backbone_gives_the_states_of_its_patches() -> None:
-    system, spec = make(SPECS["vit"]), ConfigDict(SPECS["vit"])
-    read = shown(SPECS["vit"], 2)
+    system, spec = make(OF_IMAGES["vit"]), ConfigDict(OF_IMAGES["vit"])
+    read = shown(OF_IMAGES["vit"], 2)
     params = parameters(system, read)
 
     @jax.jit

@@ -18,24 +18,17 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tests.systems.oracles import (
-    answering,
-    captioners,
-    classifiers,
-    convs2s,
-    language_models,
-    lstmn,
-    recurrent,
-    transformers,
-    vision,
-)
+from tests.systems.oracles import convs2s, lstmn, readers, recurrent, transformers, viewers, vision
 
 NAMES: dict[ModuleType, str] = {
-    answering: "cnn_lstm stacked_attention co_attention bottom_up cross_attention",
-    captioners: "show_attend_tell top_down captioning_transformer",
-    classifiers: "bilstm_pooling attention_pooling self_attentive bilstm_tagger",
     convs2s: "convs2s",
-    language_models: "lstm_lm attention_lm ngram_rnn",
+    viewers: """
+    cnn_lstm stacked_attention co_attention bottom_up cross_attention
+    show_attend_tell top_down captioning_transformer
+    """,
+    readers: """
+    lstm_lm attention_lm ngram_rnn bilstm_pooling attention_pooling self_attentive bilstm_tagger
+    """,
     lstmn: "lstmn_lm lstmn_classifier lstmn_pair lstmn_seq2seq",
     recurrent: "seq2seq luong gnmt rnn_encoder_decoder rnnsearch cgru rctm pointer_generator",
     transformers: "transformer decoder encoder encoder_classifier bert bert_classifier",

@@ -9,7 +9,7 @@ import pytest
 from attnlab.attention.protocol import LOSSES
 from attnlab.errors import UserError
 from tests.systems.classifiers import SPECS, batch, make, parameters, prepared
-from tests.systems.oracles.classifiers import penalties
+from tests.systems.oracles.readers import penalties
 
 SPEC = SPECS["self_attentive"]
 
