@@ -309,7 +309,6 @@ def test_tests_mirror_the_source() -> None:
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
-        "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
         "experiments/plan/kinds.py",  # with the plan: test_plan.py
         "experiments/run/process.py",  # test_training.py, test_scoring.py, test_stacking.py

@@ -31,9 +31,9 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import ImageClassifier
 from attnlab.tasks import schemas
-from attnlab.tasks.choices import choice_rows, choice_sums, confusion
-from attnlab.tasks.decisions import Decisions
-from attnlab.tasks.images import Choosing, ImageTask
+from attnlab.tasks.auxiliary import Decisions
+from attnlab.tasks.classification import Choosing, choice_rows, choice_sums, confusion
+from attnlab.tasks.images import ImageTask
 from attnlab.tasks.maps import ImageExample, numbered
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import Batch, Loss, Params, Scores, Smoothing, Sums, Tree

@@ -25,11 +25,10 @@ from attnlab.data.settings import Augmentation
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks import schemas
-from attnlab.tasks.base import Config, Data, Model, Task
-from attnlab.tasks.choices import likeliest
+from attnlab.tasks.base import Config, Model, Task
 from attnlab.tasks.maps import ImageExample, Overlays, gates_of, numbered
 from attnlab.tasks.models import check_statistics, refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Batch, Params, Responses, Sides, Tree, Typed
+from attnlab.tasks.protocol import Batch, Params, Sides, Tree, Typed
 
 _CLASSES = 2  # of a system that is built to be checked; any number does
 _LOOKED_AT = 1000  # images, to know whether an augmentation does anything
@@ -57,20 +56,6 @@ def build_system(
 
 
 OfImages = TypeVar("OfImages", bound=Pictures[Any])
-
-
-class Choosing(Task[Config, Data, Model]):
-    """Base of the tasks that choose one of the classes in `data.learned`. Not a task by itself."""
-
-    @property
-    def classes(self) -> Sequence[str]:
-        """The names of the classes."""
-        return self.data.learned.classes  # type: ignore[attr-defined,no-any-return]
-
-    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
-        """The likeliest class of each example, and its log probability."""
-        logits = self.outputs_of(params, examples).astype(np.float64)
-        return [[likeliest(row, self.classes)] for row in logits]
 
 
 class ImageTask(Task[Config, OfImages, Model]):

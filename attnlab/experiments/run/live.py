@@ -39,7 +39,7 @@ PRELOAD = (
     "attnlab.experiments.run.process",
     "attnlab.training.loop",
     "attnlab.training.run",
-    "attnlab.tasks.translation",
+    "attnlab.tasks.pairs",
     "attnlab.tasks.classification",
     "attnlab.tasks.language_modelling",
     "orbax.checkpoint",
