@@ -301,7 +301,6 @@ def test_tests_mirror_the_source() -> None:
         "attention/visibility",  # one suite over all rules
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
         "data/images/annotated.py",  # records, and the base of boxed.py and segmented.py
-        "tasks/images.py",  # the base of image_classification, segmentation and detection
         "attention/features/maps.py",  # test_features.py
         *("attention/needs.py", "layers/recurrent.py"),  # test_protocol.py; test_stacked.py
         "layers/gates",  # one suite over all gates, test_gates.py

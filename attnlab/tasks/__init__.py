@@ -25,7 +25,7 @@ TASKS: "Table[type[AnyTask]]" = Table(
         "segmentation": "attnlab.tasks.segmentation:Segmentation",
         "detection": "attnlab.tasks.detection:Detection",
         "captioning": "attnlab.tasks.captioning:Captioning",
-        "image_classification": "attnlab.tasks.image_classification:ImageClassification",
+        "image_classification": "attnlab.tasks.images:ImageClassification",
         "visual_questions": "attnlab.tasks.visual_questions:VisualQuestions",
     },
     base="attnlab.tasks.base:Task",

@@ -46,7 +46,7 @@ def test_what_a_part_of_a_system_cannot_do_is_refused() -> None:
     config = lambda *more: configs.load(
         "configs/image_classification.py:cnn", [f"system={path}", *base, *more]
     )
-    from attnlab.tasks.image_classification import ImageClassification
+    from attnlab.tasks.images import ImageClassification
 
     build_system = ImageClassification.built
     build_system(config("system.backbone.attention=linear", "system.patch=4"), 2, (8, 8, 3))
