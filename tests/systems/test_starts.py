@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.systems import classifiers
 from tests.systems.checks import SPECS, batch, make, parameters
 from tests.systems.language_models import SPECS as LANGUAGE

@@ -27,9 +27,8 @@ from attnlab.tasks.auxiliary import Decisions
 from attnlab.tasks.pairs import Translation
 from attnlab.tasks.schemas import Decided
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
-from attnlab.training.updates import Updates
+from attnlab.training.updates import Updates, first_params
 from tests.changed import changed
 from tests.refusals import check_refused
 from tests.tasks.tiny import SHARED, batch_of, load, loader, log_softmax, noisy

@@ -28,8 +28,8 @@ from attnlab.tasks.maps import attention_maps, stored_labels
 from attnlab.tasks.pairs import Translation
 from attnlab.tasks.schemas import Pretrained, Settings
 from attnlab.tasks.scoring import scored_texts
-from attnlab.training.drawing import first_params
 from attnlab.training.settings import Stop, Training
+from attnlab.training.updates import first_params
 from tests.refusals import check_refused
 from tests.tasks import tiny
 

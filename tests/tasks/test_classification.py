@@ -17,8 +17,8 @@ from attnlab.data import labelled
 from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, confusion, macro_f1
-from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
+from attnlab.training.updates import first_params
 from tests.refusals import check_refused
 from tests.systems.oracles.classifiers import penalties
 from tests.tasks.tiny import changed, check_items, log_softmax, looked, noisy

@@ -10,8 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
+from attnlab.training.updates import first_params
 from tests.tasks import (
     test_captioning,
     test_detection,

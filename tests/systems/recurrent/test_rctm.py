@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnlab.systems.recurrent.rctm import SentenceModel
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.systems.checks import SPECS, batch, make, parameters, prepared
 from tests.systems.tiny import seldom
 

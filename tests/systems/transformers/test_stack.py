@@ -11,7 +11,7 @@ import pytest
 from attnlab.attention.protocol import MAPS
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers import loops
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.systems.checks import SPECS, batch, make
 from tests.systems.test_starts import drawn
 from tests.systems.tiny import seldom

@@ -1,5 +1,5 @@
 """Maps of Vision Transformers, norms over a batch, and what is refused. Formulas are tested in
-`tests/systems/test_systems.py`, what may stand in the slot in `tests/tasks/test_parts.py`.
+`tests/systems/test_systems.py`, what may stand in the slot in `tests/tasks/test_configs.py`.
 """
 
 from typing import Any
