@@ -120,21 +120,13 @@ def _character_counts(hypothesis: str, reference: str) -> list[int]:
 
 
 def rouge(hypothesis: str, reference: str) -> dict[str, float]:
-    """ROUGE-1, -2 and -L by `ROUGE`, 0 ... 100."""
+    """ROUGE-1, -2 and -L of a text and its reference by `ROUGE`, 0 ... 100."""
     words, gold = (re.findall(r"[^\W_]+", text.lower()) for text in (hypothesis, reference))
     scores = {f"rouge{n}": _ngram_score(words, gold, n) for n in (1, 2)}
-    return {**scores, "rougeL": _f(longest_common(words, gold), len(words), len(gold))}
+    return {**scores, "rougeL": _f(lcs_length(words, gold), len(words), len(gold))}
 
 
-def rouge_rows(
-    hypotheses: Sequence[str], references: Sequence[str]
-) -> dict[str, list[list[float]]]:
-    """Returns, by score, a row [score, 1] for every text, whose sums give the mean."""
-    by_text = [rouge(*pair) for pair in zip(hypotheses, references, strict=True)]
-    return {name: [[scores[name], 1.0] for scores in by_text] for name in ROUGE}
-
-
-def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
+def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
     """Returns the length of the longest common subsequence of two sequences of words."""
     best = np.zeros(len(second) + 1, np.int64)
     for word in first:

@@ -28,7 +28,7 @@ from attnlab.data.corpus import Corpus, Pair, encode
 from attnlab.data.learned import VocabularySettings
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding.generate import Decoded
-from attnlab.decoding.metrics import ROUGE, edits_of, error_rates, rouge_rows
+from attnlab.decoding.metrics import ROUGE, edits_of, error_rates, rouge
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.records.items import Items
@@ -215,15 +215,19 @@ class TextToText(Translation):
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Those of a translation and ROUGE-1, -2 and -L; and the answers."""
         scores, answers = super().score(params, split)
-        scored = rouge_rows(answers, self.references(split))
+        scored = self._rouge(split, answers)
         sums = {name: np.asarray(rows).sum(axis=0) for name, rows in scored.items()}
         return {**scores, **{name: float(total / n) for name, (total, n) in sums.items()}}, answers
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every text."""
-        scored = rouge_rows(outputs, self.references(split))
-        counted = {name: ("ratio", rows) for name, rows in scored.items()}
-        return Items.of({**self.counted(params, split, outputs), **counted})
+        scored = {name: ("ratio", rows) for name, rows in self._rouge(split, outputs).items()}
+        return Items.of({**self.counted(params, split, outputs), **scored})
+
+    def _rouge(self, split: str, answers: Sequence[str]) -> dict[str, list[list[float]]]:
+        """Returns, by score, a row [score, 1] for every text, whose sums give the mean."""
+        by_text = [rouge(*pair) for pair in zip(answers, self.references(split), strict=True)]
+        return {name: [[scores[name], 1.0] for scores in by_text] for name in ROUGE}
 
 
 class Pronunciation(PairTask[schemas.Pronunciation]):

@@ -302,10 +302,11 @@ def test_rouge_is_the_mean_of_the_texts_and_stands_beside_the_scores_of_a_transl
     scores, answers = task.score(params, "test")
     theirs, same = plain.score(params, "test")
     assert answers == same and theirs.items() <= scores.items()
+    items = check_items(task, params, "test", {*plain.measures, *ROUGE})
     for name in ROUGE:
         each = [rouge(*pair)[name] for pair in zip(answers, task.references("test"), strict=True)]
         assert scores[name] == pytest.approx(sum(each) / len(each))
-    check_items(task, params, "test", {*plain.measures, *ROUGE})
+        assert items.rows[name].tolist() == [[score, 1.0] for score in each]
 
 
 PAIRS = [("ab", "A B"), ("cab", "K A B"), ("ab", "A B B"), ("baba", "B A B A")]
