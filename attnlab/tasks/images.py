@@ -55,6 +55,11 @@ _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 OfImages = TypeVar("OfImages", bound=Pictures[Any])
 
 
+def augment(augmentation: Augmentation, key: jax.Array, images: jax.Array) -> jax.Array:
+    """Returns arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
+    return augmentation.call(augmented, jax.random.fold_in(key, _AUGMENTATION), images)
+
+
 class ImageTask(Task[Config, OfImages, Model]):
     """Base of the tasks that read images alone. Not a task by itself."""
 
@@ -109,12 +114,6 @@ class ImageTask(Task[Config, OfImages, Model]):
     def normalised(self, images: jax.Array | np.ndarray) -> jax.Array:
         """Images [B,H,W,C], uint8, as systems get them: float32, by mean and deviation."""
         return self.data.learned.normalised(jnp.asarray(images))
-
-    def augment(self, key: jax.Array, images: jax.Array) -> jax.Array:
-        """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
-        step_key = jax.random.fold_in(key, _AUGMENTATION)
-        augmentation: Augmentation = self.config.augmentation  # type: ignore[attr-defined]
-        return augmentation.call(augmented, step_key, images)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """Returns the training batches of this process (`shared` has its index and the number of
@@ -304,7 +303,7 @@ class ImageClassification(
         """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
         and "correct" beside it.
         """
-        images = self.augment(key, jnp.asarray(batch["image"]))
+        images = augment(self.config.augmentation, key, jnp.asarray(batch["image"]))
         return super().loss(params, {**batch, "image": images}, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
