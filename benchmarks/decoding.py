@@ -76,7 +76,7 @@ def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[s
     run = session.open_run(session.stored_run(arguments), (split,))
     task, params = run.task, run.params
     from attnlab.decoding.metrics import corpus_scores
-    from attnlab.tasks.translation import Translation
+    from attnlab.tasks.pairs import Translation
 
     assert isinstance(task, Translation)
     pairs = task.data.rows[split][: sentences or None]

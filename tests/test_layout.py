@@ -295,7 +295,6 @@ def test_tests_mirror_the_source() -> None:
         *("attention/scores", "attention/alignments", "attention/positions"),
         "attention/visibility",  # one suite over all rules
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
-        "tasks/images.py",  # the base of image_classification, segmentation and detection
         "attention/features/maps.py",  # test_features.py
         *("attention/needs.py", "layers/recurrent.py"),  # test_protocol.py; test_stacked.py
         "layers/gates",  # one suite over all gates, test_gates.py
@@ -303,7 +302,6 @@ def test_tests_mirror_the_source() -> None:
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_configs.py
-        "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
         # classes of settings: tests/config/test_schema.py
         *("data/settings.py", "training/settings.py", "tasks/schemas.py"),

@@ -384,7 +384,7 @@ OLD = {
         "from attnlab.data.corpus import VocabularySettings": (
             "VocabularySettings is now attnlab.data.learned.VocabularySettings"
         ),
-        "from attnlab.tasks.translation import Translation\n"
+        "from attnlab.tasks.pairs import Translation\n"
         "class Own(Translation):\n    def map_labels(self, axes): ...": (
             "Own (own.py:2) has map_labels, which is now stored_labels"
         ),

@@ -89,7 +89,7 @@ def open_run(stored: Stored, splits: Sequence[str] = ()) -> "Run":
     params, step = best_params(stored.config, task, stored.workdir)
     params = in_precision(stored.config, params)
     if stored.members:
-        from attnlab.tasks.ensemble import together
+        from attnlab.tasks.pairs import together
 
         named = [(str(stored.workdir), task, params)]
         for folder, config in stored.members.items():

@@ -1,5 +1,5 @@
-"""Beam search with the scores of GNMT: many sentences at once, static shapes, correct early
-stopping.
+"""Beam search with the scores of GNMT (Wu et al. 2016, section 7): many sentences at once, static
+shapes, correct early stopping.
 
 Every sentence has K live hypotheses. One step scores their continuations and keeps the 2K best.
 Those among the first K that end go to the pool of finished hypotheses; the K best of the others
@@ -8,7 +8,8 @@ there are E ids that end a text, (1 + E) K candidates are kept). Since
 only the first K can end, a beam of 1 without length penalty is greedy search.
 
 The pool holds the `n_best` best finished hypotheses. A sentence is done when no live hypothesis can
-still enter the pool, so a longer search would return the same.
+still enter the pool, so a longer search would return the same. A finished hypothesis Y of a source
+X scores log P(Y|X) / lp(Y) + cp(X; Y), with a length and a coverage penalty.
 """
 
 import dataclasses
@@ -18,13 +19,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attnlab.decoding import scoring, steps
-from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding import steps
 from attnlab.decoding.rows import NEVER, largest
 from attnlab.decoding.rules import FREE, Rules
 from attnlab.errors import UserError
 
 SHRINK, LEAST_ROWS = (4, 8)  # a batch is cut to a quarter, but not below this number of sentences
+# otherwise a source position without attention would have an infinite penalty
+LEAST_COVERAGE = 1e-6
 
 
 class _History(NamedTuple):
@@ -78,8 +80,8 @@ class _Terms:
     source_mask: jax.Array | None
 
     def penalty(self, length: jax.Array | int) -> jax.Array:
-        """See `scoring.length_penalty`."""
-        return scoring.length_penalty(length, self.alpha, self.offset)
+        """See `length_penalty`."""
+        return length_penalty(length, self.alpha, self.offset)
 
 
 class _Candidates(NamedTuple):
@@ -94,7 +96,7 @@ class _Candidates(NamedTuple):
 
 
 def beam_search(
-    step: StepFn,
+    step: steps.StepFn,
     state: Any,
     memory: Any,
     *,
@@ -109,16 +111,16 @@ def beam_search(
     rules: Rules = FREE,
     limits: jax.Array | None = None,
     alignment: bool = False,
-) -> Hypotheses:
+) -> steps.Hypotheses:
     """Runs beam search with `beam` hypotheses for each of `rows` sentences; returns `Hypotheses`,
-    the `n_best` of each by score (log P / lp + cp, see `scoring`), best first.
+    the `n_best` of each by score (log P / lp + cp, see the top of this file), best first.
 
     PAD and BOS are never emitted. A hypothesis cut at the length limit counts only if its sentence
     has no finished one. If fewer than `n_best` have finished, the other places stay free (score
     -inf).
 
     Args:
-      step, state, memory: the model, see `StepFn`; arrays have leading axis `rows` and are repeated
+      step, state, memory: the model, see `steps.StepFn`; arrays have leading axis `rows` and are repeated
         for the beams here.
       rows: B, the number of sentences.
       beam: K, hypotheses alive for each sentence.
@@ -154,7 +156,7 @@ def beam_search(
     )
     start = _begin(state, terms, weights, (rows, beam, max_length), n_best)
     pool, maps = _run(step, memory, terms, start)
-    return Hypotheses(pool.history.tokens, pool.scores, pool.log_probs, pool.lengths, maps)
+    return steps.Hypotheses(pool.history.tokens, pool.scores, pool.log_probs, pool.lengths, maps)
 
 
 def _begin(
@@ -189,7 +191,7 @@ def _begin(
 
 
 def _run(
-    step: StepFn, memory: Any, terms: _Terms, search: _Search
+    step: steps.StepFn, memory: Any, terms: _Terms, search: _Search
 ) -> tuple[_Pool, jax.Array | None]:
     """Runs a beam search until all sentences are done and returns the pool of the best finished
     hypotheses, and the attention weights [B,P,L,S] with which their tokens were predicted (None if
@@ -223,7 +225,7 @@ def _run(
     return jax.tree.map(lambda x, part: x.at[keep].set(part), (pool, maps), smaller_result)
 
 
-def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
+def _advance(step: steps.StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
     """Performs one step of a beam search and returns its new state: live hypotheses are extended by
     a token, those that ended (if none has: those cut at the limit) move to the pool of finished
     ones, and sentences that cannot improve or are at their limit are marked done.
@@ -315,7 +317,7 @@ def _finish(
     scores = candidates.log_probs / terms.penalty(length)
     if coverage is not None and terms.source_mask is not None:
         scores += steps.pick(
-            scoring.coverage_penalty(coverage, terms.source_mask[:, None, :], terms.beta),
+            coverage_penalty(coverage, terms.source_mask[:, None, :], terms.beta),
             candidates.parent,
         )
     new = _Pool(
@@ -340,3 +342,27 @@ def _alignment(search: _Search) -> jax.Array | None:
     places = jnp.arange(slots.shape[2])
     weights = search.weights[places, jnp.arange(rows)[:, None, None] * beam + slots]
     return jnp.where((places < lengths[:, :, None])[..., None], weights, 0.0)
+
+
+def length_penalty(length: jax.Array | int, alpha: float, offset: int = 5) -> jax.Array:
+    """lp(Y) = ((k + |Y|) / (k + 1))^alpha, where |Y| counts the EOS: 1 for one token, and 1 always
+    with alpha 0. The offset k is 5 in GNMT, 0 in `transformers`.
+    """
+    return ((offset + jnp.asarray(length, jnp.float32)) / (offset + 1.0)) ** alpha
+
+
+def coverage_penalty(coverage: jax.Array, source_mask: jax.Array, beta: float) -> jax.Array:
+    """cp(X; Y) = beta * sum over real source positions i of log min(sum_j p_ij, 1), never above 0.
+
+    Args:
+      coverage: [..., S], the attention p_ij that position i received, summed over the target steps
+        j (EOS too).
+      source_mask: [..., S] bool, True at real positions; padding does not count.
+      beta: its weight; 0 switches the penalty off.
+
+    Returns:
+      [...] float32. The inner sum is clamped at 1e-6.
+    """
+    return beta * jnp.sum(
+        jnp.where(source_mask, jnp.log(jnp.clip(coverage, LEAST_COVERAGE, 1.0)), 0.0), axis=-1
+    )

@@ -12,13 +12,11 @@ import numpy as np
 
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.beam import beam_search
-from attnlab.decoding.greedy import Choose, Run, best_token, group, start_run, unroll
-from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rows import OnRows
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import sampler, sort_by_score
+from attnlab.decoding.sampling import Choose, Run, best_token, group, sampler, start_run, unroll
 from attnlab.decoding.settings import Decoding
-from attnlab.decoding.steps import length_limits, repeat_rows
+from attnlab.decoding.steps import Hypotheses, StepFn, length_limits, repeat_rows
 from attnlab.errors import UserError
 from attnlab.progress import patiently
 
@@ -260,7 +258,7 @@ class Decoder:
 
     def finish(self, run: Run) -> Hypotheses:
         """The hypotheses of a run, best first."""
-        return sort_by_score(group(run, len(run.done) // self.each, self.each, self.special))
+        return group(run, len(run.done) // self.each, self.each, self.special)
 
     @property
     def each(self) -> int:

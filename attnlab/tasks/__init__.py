@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 TASKS: "Table[type[AnyTask]]" = Table(
     "task",
     {
-        "translation": "attnlab.tasks.translation:Translation",
-        "text_to_text": "attnlab.tasks.text_to_text:TextToText",
+        "translation": "attnlab.tasks.pairs:Translation",
+        "text_to_text": "attnlab.tasks.pairs:TextToText",
         "span_corruption": "attnlab.tasks.span_corruption:SpanCorruption",
-        "pronunciation": "attnlab.tasks.pronunciation:Pronunciation",
+        "pronunciation": "attnlab.tasks.pairs:Pronunciation",
         "classification": "attnlab.tasks.classification:Classification",
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",
         "masked_language_modelling": "attnlab.tasks.masked_language_modelling:MaskedLanguageModelling",
@@ -25,7 +25,7 @@ TASKS: "Table[type[AnyTask]]" = Table(
         "segmentation": "attnlab.tasks.segmentation:Segmentation",
         "detection": "attnlab.tasks.detection:Detection",
         "captioning": "attnlab.tasks.captioning:Captioning",
-        "image_classification": "attnlab.tasks.image_classification:ImageClassification",
+        "image_classification": "attnlab.tasks.images:ImageClassification",
         "visual_questions": "attnlab.tasks.visual_questions:VisualQuestions",
     },
     base="attnlab.tasks.base:Task",

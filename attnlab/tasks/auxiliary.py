@@ -1,5 +1,5 @@
 """What a config may add to the loss of a task: penalties on attention, and the training of choices
-that attention makes by chance.
+that attention, or a system, makes by chance.
 
     objective = cross-entropy + sum over n of weight_n penalty_n - sum_t ( weight sg(R_t - b_t) log
     p(s_t) + entropy H_t )
@@ -14,7 +14,16 @@ sums over real tokens of real sentences and divided by what the cross-entropy is
 neither padding nor the number of devices changes them. A classifier predicts one thing, its class:
 that is its target, of length 1, where "hops" stand too.
 
-Axis letters: B batch, T target length, S source length.
+`Decisions` trains those that a system takes by chance and for which it predicts the reward itself:
+where a network of glimpses looks next.
+
+    objective = cross-entropy + weight sum_t -sg(R - b_t) log p(l_t) + baseline sum_t (R - b_t)^2
+
+R is the reward of an image: 1 if the answer is right, else 0 (Mnih et al. 2014), or the log-likelihood
+of its class. b_t is what the system expects of it before decision t. A system hands out log p and b
+in the collection "samples", [B,1,T] each; `attention.alignments.reinforce` has the formula.
+
+Axis letters: B batch, T target length or decisions, S source length.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,14 +43,13 @@ from attnlab.systems.protocol import Side, System, Writer
 from attnlab.tasks import schemas
 from attnlab.tasks.models import chosen_weights
 from attnlab.tasks.protocol import Numbers
-from attnlab.tasks.schemas import Reinforce
 
 COVERAGE = "doubly_stochastic"
 Arrays = Mapping[str, jax.Array]
 
 
 class Terms(Protocol):
-    """What `Task.loss` asks of what is added to it: `Auxiliary`, or `decisions.Decisions`.
+    """What `Task.loss` asks of what is added to it: `Auxiliary` or `Decisions`.
 
     Attributes:
       collections: the variable collections that a pass has to make mutable; empty if nothing is
@@ -99,7 +107,7 @@ class Auxiliary:
         check_offered(weights, offered)
         if "hops" in offered:
             _check_hops(weights.get("hops", 0.0), _hops(config.system))
-        settings: Reinforce = config.reinforce
+        settings: schemas.Reinforce = config.reinforce
         self.sampling = (
             settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
         )
@@ -191,7 +199,7 @@ class Auxiliary:
         positions that count. A scan over time gives [B,T,1] for [B,T].
         """
         totals: dict[str, jax.Array] = {}
-        for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
+        for path, looks in _by_path(collected).items():
             is_real = real[self._query_side(path)]
             for name, loss in ((name, loss) for look in looks for name, loss in look.items()):
                 totals[name] = (
@@ -213,7 +221,7 @@ class Auxiliary:
           target: [B,T], the entry of the target in `real`.
         """
         log_prob, entropy = jnp.zeros(target.shape), jnp.zeros(target.shape)
-        flat = flax.traverse_util.flatten_dict(dict(samples))
+        flat = _by_path(samples)
         for side in dict.fromkeys(map(self._query_side, flat)):
             group = {path: looks for path, looks in flat.items() if self._query_side(path) == side}
             chosen = reinforce.gathered(flax.traverse_util.unflatten_dict(group))
@@ -227,7 +235,7 @@ class Auxiliary:
         return log_prob, entropy
 
     def _choice_loss(
-        self, node: Reinforce, episode: reinforce.Episode, baseline: jax.Array
+        self, node: schemas.Reinforce, episode: reinforce.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Returns two things: the loss term, summed over rows, that trains the sampled choices of
         an episode by the settings `node`, and a dict of sums "rewards" and numbers "rows", arrays
@@ -255,9 +263,56 @@ class Auxiliary:
         return self.system.between("/".join(path[:-1]))[0]
 
 
+class Decisions:
+    """The terms that train the decisions of a system.
+
+    Attributes:
+      settings: what is rewarded, and the weights.
+      collections: the variable collections that a pass has to make mutable.
+    """
+
+    collections = (SAMPLES,)
+
+    def __init__(self, settings: schemas.Decided) -> None:
+        self.settings = settings
+
+    @staticmethod
+    def needed_by(handed_out: Mapping[str, Any]) -> bool:
+        """Whether a system decides, by what a pass of it leaves aside (`models.left_aside`)."""
+        return any(path[-1] == "baseline" for path in _by_path(handed_out.get(SAMPLES, {})))
+
+    def carried(self) -> None:
+        """See `Terms.carried`: the baseline is a part of the system."""
+
+    def follow(self, carried: Any, tracked: Any) -> None:
+        """See `Terms.follow`."""
+
+    def __call__(
+        self, collected: Mapping[str, Any], reward: jax.Array, real: jax.Array, **_: Any
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Returns the weighted loss of the sampled decisions in `collected` (REINFORCE for `reward`
+        [B] less the baseline of each decision, and the squared error of that baseline), summed over
+        decisions and the rows that `real` [B] marks, and over these rows the sums "reward" and
+        "baseline" (squared errors, unweighted).
+
+        Args:
+          collected: what the pass put into `collections`.
+          reward: [B], of each row.
+          real: [B] bool, which rows are images.
+        """
+        flat = _by_path(collected[SAMPLES])
+        log_prob, baseline = (
+            next(looks[0] for path, looks in flat.items() if path[-1] == name)[:, 0]
+            for name in ("log_prob", "baseline")
+        )
+        choices, squares = reinforce.with_baseline(log_prob, reward[:, None], baseline, real)
+        added = self.settings.weight * choices + self.settings.baseline * squares
+        return added, {"reward": (reward * real).sum(), "baseline": squares}
+
+
 def looks_of(collected: Mapping[str, Any]) -> list[dict[str, jax.Array]]:
     """The losses that every look has left in the collections of a pass, by name."""
-    places = flax.traverse_util.flatten_dict(dict(collected.get(LOSSES, {}))).values()
+    places = _by_path(collected.get(LOSSES, {})).values()
     return [look for looks in places for look in looks]
 
 
@@ -304,3 +359,8 @@ def _check_hops(weight: float | None, hops: int) -> None:
             f"config.auxiliary.hops={weight}: {hops} hops without a penalty weight may all look at"
             " the same; set one (0.01 in small models), or None to train them without"
         )
+
+
+def _by_path(collection: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Returns what modules have left in a collection, by their paths and the name behind."""
+    return flax.traverse_util.flatten_dict(dict(collection))

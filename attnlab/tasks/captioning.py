@@ -20,7 +20,6 @@ import numpy as np
 
 from attnlab.attention.protocol import MAPS
 from attnlab.data.columns import IDS, Declared, Examples
-from attnlab.data.images.augmentation import augmented
 from attnlab.data.images.files import read_images
 from attnlab.data.images.texts import CaptionData, encoded
 from attnlab.data.learned import Shape, VocabularySettings
@@ -33,14 +32,13 @@ from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room, ending, translating
+from attnlab.tasks.images import augment
 from attnlab.tasks.localisation import SCORES, Named, named, sums
 from attnlab.tasks.maps import ImageExample, numbered
 from attnlab.tasks.models import check_statistics, left_aside, shapes_of, system_factory
 from attnlab.tasks.protocol import Batch, Loss, Params, Scores, Sides, Tree
 from attnlab.tasks.tokens import check_output_bias, cross_entropy
 from attnlab.tasks.written import ScoredAsText
-
-_AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
 
 def build_system(
@@ -152,8 +150,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     def loss(self, params: Params, batch: Batch, key: jax.Array, **options: Any) -> Loss:
         """See `Task.loss`, of images changed as `config.augmentation` says."""
-        step_key, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
-        images = self.config.augmentation.call(augmented, step_key, images)
+        images = augment(self.config.augmentation, key, jnp.asarray(batch["source"]))
         return super().loss(params, {**batch, "source": images}, key, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:

@@ -1,16 +1,18 @@
-"""Classification: labelled texts, or pairs of them, a system that tells classes apart,
-cross-entropy, and scores by label.
+"""The choice of one class among several: its loss, its scores example by example, and how often each
+label got each answer. And classification of labelled texts, or pairs of them: a system that tells
+classes apart, cross-entropy, and scores by label.
 
 One text a row ("source"), as in sentiment, or two ("source" and "target"), as in natural language
-inference; how many there are follows from the source of the data. `label` is k + 1 for class k and
-0 for a row of padding. A label that only a split other than training has is C + 1: whatever is
+inference; how many there are follows from the source of the data. `label` is k + 1 for class k of C
+and 0 for a row of padding. A label that only a split other than training has is C + 1: whatever is
 answered there is wrong, and the loss, which would be infinite, leaves it out.
 
-Axis letters: B batch, S and T lengths of the first and the second text, C classes.
+Axis letters: B batch, N examples, S and T lengths of the first and the second text, C classes.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -19,7 +21,7 @@ import numpy as np
 
 from attnlab import weights
 from attnlab.data import labelled
-from attnlab.data.columns import Declared
+from attnlab.data.columns import Declared, Examples
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.items import Items
@@ -27,12 +29,72 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import Classifier
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.base import Task
-from attnlab.tasks.choices import choice_rows, choice_sums, confusion, likeliest
-from attnlab.tasks.protocol import Response, Rngs, Scores, Smoothing, Totals
+from attnlab.tasks.base import Config, Data, Model, Task
+from attnlab.tasks.protocol import Response, Responses, Rngs, Scores, Smoothing, Totals
 from attnlab.tasks.texts import TextTask, sentences_of, traced_classifier
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.training.step import Batch, Params, Sums, Tree
+
+
+def choice_sums(logits: jax.Array, label: jax.Array, smoothing: Smoothing) -> Sums:
+    """Returns sums over the rows of a batch by name, from logits [B,C] and `label` [B], 0 for
+    padding and else 1 + class: "loss", "known" (rows with a class of training), "rows", "correct".
+    """
+    logits = logits.astype(jnp.float32)
+    real, trained = label > 0, (label > 0) & (label <= logits.shape[-1])
+    losses = cross_entropy(logits, jnp.where(trained, label - 1, 0), smoothing)
+    return {
+        "loss": jnp.where(trained, losses, 0.0).sum(),
+        "known": trained.sum(),
+        "rows": real.sum(),
+        "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
+    }
+
+
+def choice_rows(
+    logits: np.ndarray, classes: np.ndarray, trained: np.ndarray
+) -> dict[str, tuple[str, np.ndarray]]:
+    """Returns for "loss" and "accuracy" a rule of `attnlab.records.items` and rows [N,2] of (value,
+    count), from logits [N,C] and right classes [N]; only examples that `trained` [N] marks have a
+    loss.
+    """
+    logits = logits.astype(np.float64)
+    right_logits = np.take_along_axis(logits, np.where(trained, classes, 0)[:, None], axis=1)[:, 0]
+    nats = np.where(trained, np.logaddexp.reduce(logits, axis=1) - right_logits, 0.0)
+    hits = logits.argmax(axis=1) == classes
+    return {
+        "loss": ("ratio", np.stack([nats, trained], axis=1)),
+        "accuracy": ("ratio", np.stack([hits, np.ones_like(trained)], axis=1)),
+    }
+
+
+def confusion(pairs: Iterable[tuple[str, str]], names: Sequence[str]) -> Scores:
+    """Counts how often each label (row; `names` and then others) got each answer (column; of
+    `names`), from the label and the answer of every example.
+    """
+    counts = Counter(pairs)
+    labels = (*names, *sorted({label for label, _ in counts} - {*names}))
+    return {row: {column: counts[row, column] for column in names} for row in labels}
+
+
+def likeliest(logits: np.ndarray, names: Sequence[str]) -> Response:
+    """The likeliest class, given logits [C], and its log probability."""
+    chances = logits - np.logaddexp.reduce(logits)
+    return Response(names[int(chances.argmax())], float(chances.max()))
+
+
+class Choosing(Task[Config, Data, Model]):
+    """Base of the tasks that choose one of the classes in `data.learned`. Not a task by itself."""
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """The names of the classes."""
+        return self.data.learned.classes  # type: ignore[attr-defined,no-any-return]
+
+    def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
+        """The likeliest class of each example, and its log probability."""
+        logits = self.outputs_of(params, examples).astype(np.float64)
+        return [[likeliest(row, self.classes)] for row in logits]
 
 
 def build_system(
@@ -191,11 +253,11 @@ class Classification(TextTask):
         return likeliest(outputs, self.data.learned.classes)
 
 
-def macro_f1(confusion: np.ndarray) -> float:
+def macro_f1(table: np.ndarray) -> float:
     """The mean over classes of F1 = 2 TP / (2 TP + FP + FN), from counts [C,C] of label (row) and
     answer (column).
 
     A class that is neither there nor answered has nothing to get wrong and is left out.
     """
-    hits, either = 2.0 * np.diagonal(confusion), confusion.sum(axis=0) + confusion.sum(axis=1)
+    hits, either = 2.0 * np.diagonal(table), table.sum(axis=0) + table.sum(axis=1)
     return float(np.mean(hits[either > 0] / either[either > 0])) if either.any() else 0.0

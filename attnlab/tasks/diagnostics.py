@@ -30,15 +30,8 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.models import built
-from attnlab.tasks.protocol import Responses, Scores, Smoothing, TextExample
-from attnlab.tasks.tokens import (
-    OneTextTask,
-    beside_words,
-    check_output_bias,
-    cross_entropy,
-    words_of,
-)
-from attnlab.training.step import Batch, Params, Sums
+from attnlab.tasks.protocol import Batch, Params, Responses, Scores, Smoothing, Sums, TextExample
+from attnlab.tasks.tokens import OneTextTask, check_output_bias, cross_entropy, words_of
 
 
 def build_system(
@@ -189,8 +182,7 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """What the system says behind every word of each line, as "word/answer word/answer ..."."""
-        answered = self._answered(params, examples)
-        return [beside_words(*pair) for pair in zip(lines, answered, strict=True)]
+        return self.beside_words(lines, self._answered(params, examples))
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first texts of a split."""

@@ -33,13 +33,13 @@ from attnlab.data.denoising import Masked, Masking, with_bos
 from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, widths
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.rows import largest
 from attnlab.errors import UserError
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.models import built
 from attnlab.tasks.protocol import Response, Responses, Smoothing, TextExample
+from attnlab.tasks.reading import losses_and_hits
 from attnlab.tasks.tokens import RunningTextTask, check_output_bias, cross_entropy
 from attnlab.training.step import Batch, Params, Sums, Tree
 
@@ -172,14 +172,13 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         """
         target = jnp.asarray(batch["target"])
         outputs, related = outputs if "relation" in batch else (outputs, None)
-        hidden, logits = self.real(target), outputs.astype(jnp.float32)
-        losses = cross_entropy(logits, jnp.where(hidden, target, 0), smoothing)
-        guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(target.shape)
+        hidden = self.real(target)
+        losses, hits = losses_and_hits(outputs, jnp.where(hidden, target, 0), smoothing)
         sums: Sums = {
             "loss": jnp.where(hidden, losses, 0.0).sum(),
             "tokens": self.real(batch["source"]).sum(),
             "hidden": hidden.sum(),
-            "correct": ((guessed == target) & hidden).sum(),
+            "correct": (hits & hidden).sum(),
         }
         if related is None:
             return sums

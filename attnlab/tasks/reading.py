@@ -116,7 +116,7 @@ def judged(
     target = jnp.asarray(batch["target"])
     real = system.real(target)
     if head is None:
-        nats, hits = _losses_and_hits(outputs, target, smoothing)
+        nats, hits = losses_and_hits(outputs, target, smoothing)
     else:
         nats, hits = _in_pieces(head, outputs, target, smoothing, at_once)
     nats, correct = jnp.where(real, nats, 0.0), hits & real
@@ -165,7 +165,7 @@ def room_for_logits(system: LanguageModel, rows: int, width: int) -> int:
     return at_once if at_once < width else 0
 
 
-def _losses_and_hits(
+def losses_and_hits(
     logits: jax.Array, target: jax.Array, smoothing: Smoothing
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the loss of each token, and whether the most probable id is right, [B,t] each, from
@@ -199,7 +199,7 @@ def _in_pieces(
 
     @jax.checkpoint
     def score_piece(piece: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        return _losses_and_hits(head(piece[0]), piece[1], smoothing)
+        return losses_and_hits(head(piece[0]), piece[1], smoothing)
 
     judgements = jax.lax.map(score_piece, (cut(x), cut(target)))
     losses, hits = (part.swapaxes(0, 1).reshape(rows, -1)[:, :length] for part in judgements)

@@ -24,7 +24,7 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import PixelClassifier
 from attnlab.tasks import schemas
-from attnlab.tasks.images import ImageTask
+from attnlab.tasks.images import ImageTask, augment
 from attnlab.tasks.protocol import Loss, Response, Responses, Rngs, Scores, Smoothing, Totals
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.training.step import Batch, Params, Sums
@@ -76,7 +76,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         from outside of the image count for nothing.
         """
         image, mask = jnp.asarray(batch["image"]), jnp.asarray(batch["mask"])[..., None]
-        stacked = self.augment(key, jnp.concatenate([image, mask], axis=-1))
+        stacked = jnp.concatenate([image, mask], axis=-1)
+        stacked = augment(self.config.augmentation, key, stacked)
         batch = {**batch, "image": stacked[..., :-1], "mask": stacked[..., -1]}
         return super().loss(params, batch, key, **options)
 

@@ -29,9 +29,8 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas, tokens
 from attnlab.tasks.models import built, longest_row
-from attnlab.tasks.protocol import Responses, Scores, Sides, Smoothing
+from attnlab.tasks.protocol import Batch, Params, Responses, Scores, Sides, Smoothing, Sums, Tree
 from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores
-from attnlab.training.step import Batch, Params, Sums, Tree
 
 SPANS = ("precision", "recall", "f1")
 _log = logging.getLogger(__name__)
@@ -254,8 +253,7 @@ class Tagging(tokens.OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier])
 
     def answers(self, params: Params, examples: Examples, lines: Sequence[str]) -> Responses:
         """Each line as "word/tag word/tag ..."."""
-        tagged = self._tagged(params, examples)
-        return [tokens.beside_words(*pair) for pair in zip(lines, tagged, strict=True)]
+        return self.beside_words(lines, self._tagged(params, examples))
 
     def map_examples(self, split: str, number: int) -> list[TaggedExample]:
         """The first sentences of a split."""

@@ -10,7 +10,7 @@ Axis letters: B batch, T length, V vocabulary, N examples.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import flax.traverse_util
@@ -146,6 +146,17 @@ class OneTextTask(TokenTask[Config, Data, Model]):
             likeliest |= {row: outputs[n, is_target[n]] for n, row in enumerate(rows) if row >= 0}
         return [likeliest[row] for row in range(len(examples))]
 
+    @staticmethod
+    def beside_words(
+        lines: Sequence[str], answers: Sequence[Sequence[str]]
+    ) -> list[list[Response]]:
+        """Returns for each line its answers at every word, as "word/answer word/answer ...", sorted
+        by nothing.
+        """
+        rows = zip(lines, answers, strict=True)
+        pairs = (zip(line.split(), answered, strict=True) for line, answered in rows)
+        return [[Response(" ".join(map("/".join, words)), 0.0)] for words in pairs]
+
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every row of `split_batches`, of what `evaluate` gives; see `Task.items`."""
         return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
@@ -175,12 +186,6 @@ class RunningTextTask(OneTextTask[Config, Texts, Model]):
         texts = itertools.islice((text for text in self.data.rows[split] if text.strip()), number)
         ids = self.data.vocabulary.encode_all(texts)
         return [TextExample(self.data.vocabulary.decode(row[:PICTURED])) for row in ids]
-
-
-def beside_words(line: str, answers: Iterable[str]) -> list[Response]:
-    """An answer at every word of a line, as "word/answer word/answer ...", sorted by nothing."""
-    pairs = zip(line.split(), answers, strict=True)
-    return [Response(" ".join(map("/".join, pairs)), 0.0)]
 
 
 def words_of(line: str) -> tuple[str, ...]:

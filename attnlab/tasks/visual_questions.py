@@ -36,13 +36,11 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import VisualAnswerer
 from attnlab.tasks import schemas
-from attnlab.tasks.choices import choice_rows, choice_sums, confusion
-from attnlab.tasks.images import Choosing
+from attnlab.tasks.classification import Choosing, choice_rows, choice_sums, confusion
 from attnlab.tasks.localisation import LOCALISATION, localised, of_questions
 from attnlab.tasks.maps import Overlays, gates_of
 from attnlab.tasks.models import check_statistics, refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Scores, Sides, Smoothing, Typed
-from attnlab.training.step import Batch, Params, Sums, Tree
+from attnlab.tasks.protocol import Batch, Params, Scores, Sides, Smoothing, Sums, Tree, Typed
 
 
 class VisualExample(NamedTuple):

@@ -26,18 +26,10 @@ from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.protocol import Writer
 from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Responses,
-    Scores,
-    Smoothing,
-    Sums,
-    Typed,
-)
+from attnlab.tasks.protocol import Batch, Params, Response, Responses, Scores, Smoothing, Typed
 from attnlab.tasks.schemas import WritingSettings
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, teacher_forced
+from attnlab.training.step import Sums
 
 Writing = TypeVar("Writing", bound=Writer)
 Writes = TypeVar("Writes", bound=WritingSettings)

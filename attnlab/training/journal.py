@@ -1,7 +1,11 @@
-"""The files of a run during training (records, checkpoints, events), and when they are written."""
+"""The files of a run during training (records, checkpoints, events), and when they are written; and
+when a run ends before its last step (`training.stop`): a measure of validation has not improved for
+some evaluations. That is a function of the validation records alone, so a resumed run ends where an
+uninterrupted one does.
+"""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +19,8 @@ from attnlab.records.stream import Metrics, rank_key, read_records
 from attnlab.training import programs
 from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.mesh import on_host, spans
+from attnlab.training.settings import Stop
 from attnlab.training.step import TrainState, seed_array
-from attnlab.training.stopping import why_ended
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
@@ -275,3 +279,38 @@ def format_shapes(shapes: Shapes) -> str:
     return " and ".join(
         dict.fromkeys("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
     )
+
+
+def why_ended(
+    stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: Collection[int] = ()
+) -> str:
+    """Returns the reason, as text, why training ends early, or "" while it goes on: the values in
+    `scores` (step, value) have not improved by more than `stop.min_delta` for `stop.patience`
+    evaluations, and the last step in `after` is passed.
+
+    Args:
+      stop: of the config.
+      better: which way its measure is better, "min" or "max".
+      scores: step and value of each evaluation; NaN is no improvement.
+      after: the steps at which a run has gone on from another, up to the last of which nothing
+        ends; if training would have ended by one of them, patience begins anew behind it, else the
+        evaluations before it count as in one long run.
+    """
+    best, best_step, waited, sign = math.inf, 0, 0, 1 if better == "min" else -1
+    expired, previous, begin = False, 0, max(after, default=0)
+    for step, value in scores:
+        if expired and any(previous <= parent < step for parent in after):
+            waited, expired = 0, False
+        previous = step
+        if sign * value < best - stop.min_delta:
+            best, best_step, waited = sign * value, step, 0
+            continue
+        waited += 1
+        expired = expired or waited == stop.patience
+        if expired and step > begin:
+            by = f" by more than {stop.min_delta:g}" if stop.min_delta else ""
+            return (
+                f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"
+                f" of step {best_step}{by} in {stop.patience} evaluations"
+            )
+    return ""

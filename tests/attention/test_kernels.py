@@ -18,7 +18,7 @@ from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import PerHead, Segments, Stride, Window
 from attnlab.errors import UserError
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 from tests.rounding import assert_close
 from tests.sampling import rounds

@@ -14,7 +14,7 @@ from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.rope import Rope
 from attnlab.attention.positions.rope_scaling import Linear, Llama3, Ntk, Unscaled, Yarn
 from attnlab.errors import UserError
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.attention.position_oracles import rope_frequency
 from tests.rounding import assert_close
 

@@ -1,5 +1,5 @@
 """The train command goes from a config to pictures and leaves what the README promises. With any part
-in any slot: tests/tasks/test_parts.py; with a user's own: tests/test_extension.py.
+in any slot: tests/tasks/test_configs.py; with a user's own: tests/test_extension.py.
 """
 
 import dataclasses

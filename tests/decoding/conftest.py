@@ -8,11 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.decoding.greedy import Choose, best_token, group, start_run, unroll
-from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import FREE, Rules
-from attnlab.decoding.sampling import sampler, sort_by_score
-from attnlab.decoding.steps import length_limits, repeat_rows
+from attnlab.decoding.sampling import Choose, best_token, group, sampler, start_run, unroll
+from attnlab.decoding.steps import Hypotheses, StepFn, length_limits, repeat_rows
 
 PAD, BOS, EOS = 0, 1, 2
 ROOM = 8
@@ -108,7 +106,7 @@ def unrolled(
     began = start_run(step, state, memory, rows=rows * n, max_length=max_length, **extra)
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
     ended = unroll(step, began, memory, choose, limits, rules=rules.repeat(n))
-    return sort_by_score(group(ended, rows, n, rules.special))
+    return group(ended, rows, n, rules.special)
 
 
 def sample(*model: Any, key: jax.Array, rows: int, n: int = 1, **extra: Any) -> Hypotheses:

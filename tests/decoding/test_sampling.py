@@ -1,4 +1,6 @@
-"""Sampling draws what its filters leave, as often as the model says, by its keys alone."""
+"""Greedy search writes what a plain loop writes, within limits, and breaks ties by the lowest id.
+Sampling draws what its filters leave, as often as the model says, by its keys alone.
+"""
 
 from typing import Any
 
@@ -6,13 +8,74 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.decoding.hypotheses import Hypotheses
+from attnlab.data.vocabulary import Special
 from attnlab.decoding.rules import Rules
 from attnlab.decoding.sampling import filter_logits, keep_largest, keep_likely, keep_nucleus
+from attnlab.decoding.steps import Hypotheses
 from tests.decoding.conftest import MarkovModel, sample
+from tests.decoding.conftest import unrolled as greedy
 
-SENTENCES = [0, 1, 2, 3]
+EOS = 2
+SENTENCES = [0, 1, 2, 3, 4, 5, 6]
 CHI_SQUARE = {1: 15.1, 2: 18.4, 3: 21.1}  # 1e-4 quantiles
+
+
+def check(model: Any, texts: Hypotheses, limits: list[int], least: int) -> None:
+    """Every hypothesis is that of a plain greedy loop, with its log-probability and its weights."""
+    for row, k in np.ndindex(texts.lengths.shape):
+        oracle = model.greedy(row, limits[row], least)
+        tokens = texts.tokens[row, k].tolist()
+        assert tokens == oracle + [0] * (len(tokens) - len(oracle))
+        assert texts.lengths[row, k] == len(oracle)
+        log_prob, weights = model.rescored(row, oracle)
+        assert texts.log_probs[row, k] == pytest.approx(log_prob, abs=1e-4)
+        assert texts.scores[row, k] == texts.log_probs[row, k]
+        if texts.alignment is not None:
+            np.testing.assert_allclose(texts.alignment[row, k, : len(oracle)], weights, atol=1e-6)
+            assert not texts.alignment[row, k, len(oracle) :].any()
+
+
+@pytest.mark.quick
+def test_equals_a_plain_loop(run: Any, prefix_model: Any) -> None:
+    texts = run(greedy, prefix_model, SENTENCES, max_length=6, alignment=True)
+    assert texts.alignment is not None and texts.alignment.shape == (7, 1, 6, 3)
+    check(prefix_model, texts, [6] * 7, 0)
+    assert len(set(texts.lengths[:, 0].tolist())) > 1, "the sentences should end at different steps"
+
+
+def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
+    """No EOS before three tokens are out; each sentence keeps to its own limit; probabilities stay
+    the model's.
+    """
+    limits = [1, 2, 3, 4, 5, 6, 6]
+    how = {"max_length": 6, "rules": Rules(min_length=3), "limits": np.array(limits)}
+    texts = run(greedy, prefix_model, SENTENCES, **how)
+    check(prefix_model, texts, limits, 3)
+    assert texts.alignment is None
+
+
+def test_any_of_several_ends_ends_a_text(run: Any, prefix_model: Any) -> None:
+    """In greedy search and in sampling; the first token is the forced one."""
+    special = Special(ends=(5,), forced=4)
+    how = {"max_length": 6, "rules": Rules(special=special)}
+    texts = run(greedy, prefix_model, SENTENCES, **how)
+    drawn = run(sample, prefix_model, SENTENCES, key=jax.random.key(0), temperature=0.0, **how)
+    np.testing.assert_array_equal(texts.tokens, drawn.tokens)
+    for row, sentence in enumerate(SENTENCES):
+        tokens = [4]
+        while len(tokens) < 6 and tokens[-1] not in special.ending:
+            tokens.append(int(np.argmax(prefix_model.known(sentence, tokens)[0])))
+        assert texts.tokens[row, 0].tolist() == tokens + [0] * (6 - len(tokens))
+
+
+def test_ties_go_to_the_lowest_id_and_reserved_ids_are_never_chosen(run: Any) -> None:
+    table = np.full((6, 6), 0.2)
+    table[:, [0, 1]] = 0.9
+    table[:, EOS] = 0.1
+    texts = run(greedy, MarkovModel(table), [0, 1], max_length=4, alignment=True)
+    assert texts.tokens[:, 0].tolist() == [[3, 3, 3, 3]] * 2
+    assert texts.alignment is None, "a model without weights has no alignment"
+    assert texts.log_probs[0, 0] == pytest.approx(4 * np.log(0.2 / 2.5), abs=1e-5)
 
 
 def kept(logits: jax.Array) -> list[int]:
@@ -104,14 +167,7 @@ EXTREMES = [
 @pytest.mark.parametrize("how", EXTREMES)
 def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -> None:
     how = how | {"max_length": 5, "rules": Rules(min_length=1), "n": 2, "key": jax.random.key(2)}
-    texts = run(sample, prefix_model, SENTENCES, **how)
-    for row, sentence in enumerate(SENTENCES):
-        oracle = prefix_model.greedy(sentence, 5, least=1)
-        log_prob = prefix_model.rescored(sentence, oracle)[0]
-        for copy in range(2):
-            assert texts.tokens[row, copy, : len(oracle)].tolist() == oracle
-            assert texts.lengths[row, copy] == len(oracle)
-            assert texts.log_probs[row, copy] == pytest.approx(log_prob, abs=1e-4)
+    check(prefix_model, run(sample, prefix_model, SENTENCES, **how), [5] * 7, 1)
 
 
 def test_keys_decide_alone(prefix_model: Any) -> None:
@@ -129,8 +185,9 @@ def test_keys_decide_alone(prefix_model: Any) -> None:
         np.testing.assert_allclose(texts.alignment.sum((2, 3)), texts.lengths, atol=1e-5)
         return np.asarray(texts.tokens)
 
-    one = drawn(SENTENCES, jax.random.key(7))
-    np.testing.assert_array_equal(one, drawn(SENTENCES, jax.random.key(7)))
-    assert (one != drawn(SENTENCES, jax.random.key(8))).any()
+    four = SENTENCES[:4]
+    one = drawn(four, jax.random.key(7))
+    np.testing.assert_array_equal(one, drawn(four, jax.random.key(7)))
+    assert (one != drawn(four, jax.random.key(8))).any()
     keys, order = jax.random.split(jax.random.key(3), 4), np.array([2, 0, 3, 1])
-    np.testing.assert_array_equal(drawn(SENTENCES, keys)[order], drawn(order, keys[order]))
+    np.testing.assert_array_equal(drawn(four, keys)[order], drawn(order, keys[order]))

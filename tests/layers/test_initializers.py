@@ -14,7 +14,7 @@ from attnlab.errors import UserError
 from attnlab.layers import INITIALIZERS
 from attnlab.layers.initializers import Where
 from attnlab.systems import SYSTEMS
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 
 D, F, HEADS, L, V = 64, 96, 4, 2, 50
 SIDES = ("encoder", "decoder", "cross")

@@ -1,6 +1,6 @@
 """Systems that read images alone, beyond what their oracles hold: statistics of batches, norms over them, and
 what is refused of a backbone; the sensor of recurrent glimpses, where they look, and when it is drawn.
-Formulas are tested in `test_systems.py`, what may stand in the slot in `tests/tasks/test_parts.py`.
+Formulas are tested in `test_systems.py`, what may stand in the slot in `tests/tasks/test_configs.py`.
 """
 
 from typing import Any
@@ -87,7 +87,7 @@ def test_what_a_part_of_a_system_cannot_do_is_refused() -> None:
     config = lambda *more: configs.load(
         "configs/image_classification.py:cnn", [f"system={path}", *base, *more]
     )
-    from attnlab.tasks.image_classification import ImageClassification
+    from attnlab.tasks.images import ImageClassification
 
     build_system = ImageClassification.built
     build_system(config("system.backbone.attention=linear", "system.patch=4"), 2, (8, 8, 3))

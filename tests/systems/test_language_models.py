@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from attnlab.attention.protocol import MAPS
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.models import system_factory
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.systems.language_models import SPECS, batch, begun, make, parameters, prepared
 
 SINGLE = {**SPECS["attention_lm"], "layers": 1}

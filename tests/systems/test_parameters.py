@@ -16,7 +16,7 @@ from attnlab import config as configs
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.tasks.pairs import build_system
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.systems import classifiers
 from tests.systems.checks import SPECS, batch, make, parameters
 from tests.systems.language_models import SPECS as LANGUAGE

@@ -19,7 +19,7 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
 from attnlab.systems.vision import protocol as vision
 from attnlab.systems.vision.captioner import Captioner
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 
 SIZES: Mapping[type[System], dict[str, int]] = {
     Seq2Seq: {"source_vocabulary": 17, "target_vocabulary": 17},

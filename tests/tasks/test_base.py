@@ -25,11 +25,11 @@ from attnlab.errors import UserError
 from attnlab.systems.protocol import System
 from attnlab.tasks.base import Task
 from attnlab.tasks.maps import attention_maps, stored_labels
+from attnlab.tasks.pairs import Translation
 from attnlab.tasks.schemas import Pretrained, Settings
 from attnlab.tasks.scoring import scored_texts
-from attnlab.tasks.translation import Translation
-from attnlab.training.drawing import first_params
 from attnlab.training.settings import Stop, Training
+from attnlab.training.updates import first_params
 from tests.refusals import check_refused
 from tests.tasks import tiny
 

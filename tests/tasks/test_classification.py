@@ -16,9 +16,9 @@ from attnlab import config as configs
 from attnlab.data import labelled
 from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
-from attnlab.tasks.classification import Classification, macro_f1
-from attnlab.training.drawing import first_params
+from attnlab.tasks.classification import Classification, confusion, macro_f1
 from attnlab.training.hyperparameters import SMOOTHING
+from attnlab.training.updates import first_params
 from tests.refusals import check_refused
 from tests.systems.oracles.readers import penalties
 from tests.tasks.tiny import changed, check_items, log_softmax, looked, noisy
@@ -251,3 +251,25 @@ def test_the_command_for_data_without_test_labels_is_sound() -> None:
     assert (config.data.train, config.data.valid, config.data.test) == wanted
     expected = ("glue/sst2", "label", "")
     assert (config.data.dataset, config.data.label, config.data.target) == expected
+
+
+def test_the_table_has_labels_that_nobody_can_answer() -> None:
+    table = confusion([("a", "a"), ("a", "b"), ("z", "b"), ("a", "b")], ["a", "b"])
+    assert table == {"a": {"a": 1, "b": 2}, "b": {"a": 0, "b": 0}, "z": {"a": 0, "b": 1}}
+
+
+@pytest.mark.quick
+def test_counting_answers_takes_no_look_at_every_pair_for_every_cell() -> None:
+    class Name(str):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    names = [Name(number) for number in range(20)]
+    table = confusion(((names[n % 20], names[n % 7]) for n in range(200)), names)
+    assert sum(map(sum, (row.values() for row in table.values()))) == 200
+    assert Name.compared < 20 * 200

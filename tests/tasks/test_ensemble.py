@@ -11,10 +11,9 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
-from attnlab.tasks.ensemble import together
-from attnlab.tasks.translation import Translation
+from attnlab.tasks.pairs import Translation, together
 from tests.refusals import check_refused
-from tests.tasks import test_pronunciation as pronunciation
+from tests.tasks.test_pairs import answering, g2p
 from tests.tasks.tiny import load, noisy
 
 
@@ -56,7 +55,7 @@ def test_it_is_a_task_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of runs that pronounce words it has their error rates, not BLEU; and members that did another
     task are none.
     """
-    one = pronunciation.task()
+    one = g2p()
     params = noisy(one)
     joined, both = together([("one", one, params), ("other", one, params)])
     assert type(joined) is type(one)
@@ -64,7 +63,7 @@ def test_it_is_a_task_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.system is not joined.system
     for name, score in one.evaluate(params, "test").items():  # twice the same: what one says
         assert joined.evaluate(both, "test")[name] == pytest.approx(score, rel=1e-5)
-    pronunciation.answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
+    answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
     assert joined.score(both, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}
     words = "there is a run of task=translation, here of task=pronunciation; name runs of one task"
     check_refused(words, together, [("here", one, None), ("there", load("rnnsearch"), None)])

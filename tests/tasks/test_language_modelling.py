@@ -18,9 +18,9 @@ from attnlab.data.columns import Examples, Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
-from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.run import check_scores
+from attnlab.training.updates import first_params
 from tests.refusals import check_refused
 from tests.tasks.tiny import changed, check_items, looked, noisy
 from tests.tasks.tiny_language import APART, JOINED, SIZES, apart, drawn, joined, load, passed

@@ -10,12 +10,12 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
+from attnlab.training.updates import first_params
 from tests.tasks import (
     test_captioning,
     test_detection,
-    test_image_classification,
+    test_images,
     test_segmentation,
     test_visual_questions,
     tiny_language,
@@ -27,7 +27,7 @@ TASKS = [
     pytest.param(test_detection.load, 0.01, 40, id="detection", marks=full),
     pytest.param(test_captioning.load, 0.01, 40, id="captioning", marks=full),
     pytest.param(test_visual_questions.load, 0.02, 60, id="questions", marks=full),
-    pytest.param(test_image_classification.load, 0.01, 60, id="images", marks=full),
+    pytest.param(test_images.load, 0.01, 60, id="images", marks=full),
     pytest.param(lambda: tiny_language.apart()[0], 0.01, 120, id="language", marks=full),
 ]
 

@@ -8,14 +8,7 @@ import pytest
 from attnlab.data.images.annotated import Shown
 from attnlab.data.images.texts import Question
 from attnlab.systems.protocol import AttentionMap
-from attnlab.tasks.localisation import (
-    covered,
-    localised,
-    named,
-    of_questions,
-    shares,
-    sums,
-)
+from attnlab.tasks.localisation import covered, localised, named, of_questions, shares, sums
 
 CAPTIONS = ["a red star", "a blue circle and a red star"]
 WORDS = [[0, 0, 0], [0, 0, 0, -1, 1, 1, 1]]

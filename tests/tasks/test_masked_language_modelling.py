@@ -17,9 +17,9 @@ from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
-from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.step import first_state, make_step
+from attnlab.training.updates import first_params
 from tests.refusals import check_refused
 from tests.tasks.tiny import check_items, loader, log_softmax, noisy
 from tests.tasks.tiny_language import SIZES

@@ -1,5 +1,8 @@
 """What is known after one piece is what the next begins with, unless a text begins; logits in
-pieces give the same losses and gradients.
+pieces give the same losses and gradients. With truncated back-propagation a step goes on where the
+one before ended, and without a gradient between (on any devices and after a stop:
+tests/training/test_parallel.py and test_loop.py). Texts that share a row are modelled as if each
+stood alone.
 """
 
 import functools
@@ -9,20 +12,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from attnlab.attention.mechanisms.indexer import LightningIndexer
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.config.registry import made
-from attnlab.data.vocabulary import PAD
+from attnlab.data.blocks import Blocks
+from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.transformers.decoder import Decoder
 from attnlab.tasks.models import shapes_of
 from attnlab.tasks.reading import check_pieces, of_tokens, penalised, penalties, state_before
+from attnlab.training.step import first_state, make_step
 from tests.refusals import check_refused
-from tests.tasks.tiny import noise
-from tests.tasks.tiny_language import apart, passed
+from tests.tasks.tiny import loader, noise, noisy
+from tests.tasks.tiny_language import SHARED, SIZES, apart, joined, passed
 
 
 def test_pieces_are_what_the_whole_text_is_and_a_fresh_row_knows_nothing() -> None:
@@ -141,3 +147,113 @@ def node(weights: dict[str, Any]) -> Any:
     """A config with these weights."""
     system = types.SimpleNamespace(name="decoder")
     return types.SimpleNamespace(loss_weights=weights, system=system, task="mine")
+
+
+@pytest.mark.quick
+def test_what_a_step_leaves_is_where_the_next_goes_on() -> None:
+    """With parameters that stay as they are: losses and states of an epoch are those of every lane
+    read at once, then all is fresh.
+    """
+    task, params = joined()
+    batches = task.batches(1)
+    ids, n = task.data.ids["train"].ids, batches.batches_per_epoch
+    columns = -(-len(ids) // 8)
+    before = np.append([EOS], ids[:-1])
+    state = first_state(params, optax.sgd(0.0), 0.0, remembered=task.remembered())
+    step = jax.jit(make_step(task.loss, task.weight, optax.sgd(0.0)))
+    for number in range(n + 1):
+        batch = batches(number)
+        state, metrics = step(state, batch)
+        begin, end = (0, min((number + 1) * 5, columns)) if number < n else (0, 5)
+        nats = 0.0
+        for row in range(8):
+            lane = slice(row * columns + begin, min(row * columns + end, (row + 1) * columns))
+            log_p, h = passed(params, before[lane])
+            nats -= log_p[np.arange(len(log_p)), ids[lane]][number * 5 if number < n else 0 :].sum()
+            np.testing.assert_allclose(state.remembered["h"][row], h, atol=1e-5)
+            assert state.remembered["count"][row] == len(log_p)
+        assert float(metrics["loss"]) == pytest.approx(
+            nats / (batch["target"] != PAD).sum(), rel=1e-5
+        )
+
+
+def test_no_gradient_goes_back_into_the_step_before() -> None:
+    """The gradient of the second step is that of a loss that begins with a constant state."""
+    task, params = joined()
+    batches, sgd = task.batches(1), optax.sgd(1.0)
+    step = jax.jit(make_step(task.loss, task.weight, sgd))
+    start = first_state(params, optax.sgd(0.0), 0.0, remembered=task.remembered())
+    first, _ = jax.jit(make_step(task.loss, task.weight, optax.sgd(0.0)))(start, batches(0))
+    second, _ = step(first.replace(opt_state=sgd.init(params)), batches(1))
+    h = jax.device_get(first.remembered["h"])
+
+    def loss(params: Any) -> jax.Array:
+        batch = batches(1)
+        state = {"h": jnp.asarray(h), "count": jnp.zeros(8, jnp.int32)}
+        logits, _ = task.system.apply({"params": params}, state, batch["source"], method="read")
+        real = batch["target"] != PAD
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["target"])
+        return jnp.where(real, losses, 0.0).sum() / real.sum()
+
+    for before, after, grad in zip(
+        *map(jax.tree.leaves, (params, second.params, jax.jit(jax.grad(loss))(params))), strict=True
+    ):
+        np.testing.assert_allclose(before - after, grad, atol=1e-6)
+
+
+SMALL = [
+    *(*SHARED[1:], "system.width=8", "system.hidden=16"),
+    *("system.attention.heads=2", "decoding.batch=4"),
+]
+SCHEMES = {
+    "learned": [],
+    "sinusoidal": ["system.positions=sinusoidal"],
+    "rope": ["system.positions=none", "system.attention.positions=rope"],
+    "alibi": ["system.positions=none", "system.attention.positions=alibi"],
+    "t5": ["system.positions=none", "system.attention.positions=t5"],
+    "window": ["system.visibility=window", "system.visibility.width=3"],
+}
+
+
+load = loader("language_modelling.py:decoder", SMALL, tuple(SIZES))
+full = pytest.mark.full  # mechanisms and positions are tested on packed rows where they are at home
+
+
+@pytest.mark.parametrize(
+    "scheme", ["learned", *(pytest.param(name, marks=full) for name in [*SCHEMES][1:])]
+)
+def test_texts_of_a_row_are_scored_as_texts_apart(scheme: str) -> None:
+    """A row that holds the whole split cuts no text."""
+    packed = load("batch.texts=packed", "batch.max_length=150", *SCHEMES[scheme])
+    apart = load("batch.texts=apart", "batch.max_length=150", *SCHEMES[scheme])
+    params = noisy(apart, 0.3)
+    assert len(packed.data.ids["valid"].ids) < 150
+    one, other = (task.evaluate(params, "valid") for task in (packed, apart))
+    assert one == pytest.approx(other, rel=2e-6)
+    rows = [task.items(params, "valid", []) for task in (packed, apart)]
+    assert rows[0] is not None and rows[1] is not None
+    for name in ("loss", "accuracy"):
+        np.testing.assert_allclose(*(one.rows[name] for one in rows), rtol=1e-5, atol=1e-6)
+
+
+def test_training_reads_shuffled_rows() -> None:
+    task = load("batch.texts=packed", "batch.max_length=12")
+    batches = task.batches(1)
+    assert isinstance(batches, Blocks) and "shuffled" in batches.note
+    assert task.remembered() is None
+    batch = batches(0)
+    assert batch["source"].shape == (8, 12) and batch["segments"].max() > 0
+
+
+def test_crops_are_trained_on_anywhere_and_scored_in_turn_from_nothing() -> None:
+    task = load("batch.texts=crops", "batch.max_length=12")
+    batch, stream = task.batches(1)(0), task.data.ids["train"].ids
+    for source, target in zip(batch["source"], batch["target"], strict=True):
+        np.testing.assert_array_equal(source[1:], target[:-1])
+        assert any((stream[at : at + 12] == target).all() for at in range(1, len(stream) - 11))
+    params = noisy(task, 0.3)
+    actual = task.evaluate(params, "valid")
+    totals = task.totals(task.batch_sums(params, "valid"), "valid")
+    assert totals["tokens"] == len(task.data.ids["valid"].ids)
+    joined = load("batch.texts=joined", "batch.max_length=12")
+    assert actual == joined.evaluate(params, "valid")  # a decoder carries nothing on

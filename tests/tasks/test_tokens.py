@@ -11,8 +11,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.data.vocabulary import EOS
+from attnlab.tasks.pairs import Translation
 from attnlab.tasks.tokens import TokenTask, check_output_bias, cross_entropy, with_output_bias
-from attnlab.tasks.translation import Translation
 from tests.refusals import check_refused
 from tests.tasks.tiny import APART, load
 

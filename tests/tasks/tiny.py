@@ -20,8 +20,8 @@ from attnlab.records.items import Items
 from attnlab.records.measures import counted, declared
 from attnlab.tasks import TASKS
 from attnlab.tasks.maps import attention_maps
+from attnlab.tasks.pairs import Translation
 from attnlab.tasks.protocol import TextExample
-from attnlab.tasks.translation import Translation
 from tests.changed import changed as changed_settings
 from tests.commands.tiny import RNN
 

@@ -11,8 +11,7 @@ from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.training.kinds import KINDS, decayed_by_kind, differently_decayed, kind_of
 from attnlab.training.trained import leaves_by_path
-from tests.tasks.test_configs import load
-from tests.tasks.test_parts import SMALL, slots
+from tests.tasks.test_configs import LIGHT, load, slots
 
 WIDEST = [
     ("language_modelling", "decoder", "system.layers=1"),
@@ -97,7 +96,7 @@ def test_what_decays_by_rank_alone_is_told_and_what_has_no_kind_is_refused() -> 
 
 def test_every_parameter_of_every_system_has_a_kind() -> None:
     systems = set()
-    for file, name in [*SMALL, ("inference", "lstmn_pair")]:
+    for file, name in [*LIGHT, ("inference", "lstmn_pair")]:
         config = load(file, name)
         if config.system.name not in systems:
             systems.add(config.system.name)

@@ -11,10 +11,10 @@ import optax
 import pytest
 
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.drawing import first_params
 from attnlab.training.parallel import AXIS, PmapBackend, backend, place_trials
 from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
+from attnlab.training.updates import first_params
 from tests.commands.tiny import under
 from tests.refusals import check_refused
 from tests.tasks.tiny import batch_of, load

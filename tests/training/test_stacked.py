@@ -30,7 +30,7 @@ from tests.commands.tiny import under
 from tests.refusals import check_refused
 from tests.tasks.tiny import load
 from tests.training import toy
-from tests.training.toy import ROWS, Line, Noisy, points, settings
+from tests.training.toy import ROWS, Line, Noisy, Trailing, points, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")
 Batches = Callable[[int], dict[str, np.ndarray]]
@@ -333,3 +333,20 @@ def test_smaller_batches_are_padded_and_who_waits_has_zeros() -> None:
     assert fed["batch"]["ids"][0].tolist() == [[1, 1, 1, 0]] * 2
     assert not fed["batch"]["ids"][1].any()
     assert fed["batch"]["ids"][2].tolist() == [[7] * 4, [0] * 4]
+
+
+class TrailingLines(Trailing, Lines):
+    """`Trailing`, several at once."""
+
+
+def test_every_trial_remembers_its_own_rows(tmp_path: Path) -> None:
+    """Each is stopped together with the other, on two devices, and goes on alone; one learns faster
+    than the other, and does not end for it.
+    """
+    configs = [settings(seed=seed, schedule__peak=0.1 / (1 + seed)) for seed in range(2)]
+    alone(tmp_path / "alone", configs, TrailingLines())
+    together(tmp_path / "stacked", configs, TrailingLines(), stop=5, devices=2)
+    ended = alone(tmp_path / "stacked", configs, TrailingLines())
+    assert [outcome.state for outcome in ended] == ["done"] * 2
+    folders = tmp_path / "stacked", tmp_path / "alone"
+    assert_alike(*folders, configs, TrailingLines(), stopped=True)

@@ -13,11 +13,11 @@ import optax
 import pytest
 
 from attnlab.tasks.classification import Classification
-from attnlab.training.drawing import first_params
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
+from attnlab.training.updates import first_params
 from tests.refusals import check_refused
 from tests.tasks import tiny, tiny_labelled
 from tests.training.toy import steps_on

@@ -10,8 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab.training.drawing import first_params
 from attnlab.training.step import TrainState, first_state, make_step, seed_array
+from attnlab.training.updates import first_params
 from tests.tasks.tiny import batch_of, load
 from tests.training.toy import ROWS, Line, Loss, Noisy, points
 

@@ -10,7 +10,7 @@ import pytest
 
 import attnlab
 from attnlab.errors import UserError
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from attnlab.weights.fitting import Heads, Model, fit, fit_parameters, join_paths, pool_heads
 from attnlab.weights.names import flat
 from tests.api.test_pretrained import with_tokenizer

@@ -42,7 +42,7 @@ PRELOAD = (
     "attnlab.experiments.run.jobs",
     "attnlab.training.loop",
     "attnlab.training.run",
-    "attnlab.tasks.translation",
+    "attnlab.tasks.pairs",
     "attnlab.tasks.classification",
     "attnlab.tasks.language_modelling",
     "orbax.checkpoint",

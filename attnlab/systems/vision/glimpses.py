@@ -12,7 +12,7 @@ where to look.
 sg stops gradients. A location is (row, column): -1 is the upper or left edge of the image, 1 the
 lower or right one. Locations are drawn where the caller passes the random stream "sample"; else
 l_{t+1} = mu_t. Nothing but REINFORCE trains where to look: log p(l_{t+1}) of what was drawn, before
-it was clipped, and b_t go to the collection "samples" (see `tasks.decisions`). Locations [B,T,2] go
+it was clipped, and b_t go to the collection "samples" (see `tasks.auxiliary`). Locations [B,T,2] go
 to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, and `coverage`
 what is drawn on the image.
 

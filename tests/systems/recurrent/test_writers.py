@@ -16,7 +16,7 @@ from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.errors import UserError
 from attnlab.systems.recurrent.pointer_generator import mixture, scattered
 from attnlab.systems.recurrent.rctm import SentenceModel
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.systems.checks import COMPARED, SPECS, VOCABULARY, batch, make, parameters, prepared
 from tests.systems.oracles.recurrent import copying_looks
 from tests.systems.tiny import seldom, wide

@@ -18,7 +18,7 @@ from attnlab.config.registry import made
 from attnlab.data.vocabulary import PAD
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers import loops
-from attnlab.training.drawing import first_params
+from attnlab.training.updates import first_params
 from tests.systems.checks import CHECKS, SPECS, batch, make, parameters, prepared
 from tests.systems.test_parameters import drawn
 from tests.systems.tiny import seldom

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.tasks.image_classification import ImageClassification
+from attnlab.tasks.images import ImageClassification
 from attnlab.tasks.maps import attention_maps, overlays
 from tests.tasks.tiny import check_items, fixtures, image_files, loader, noisy
 
