@@ -65,7 +65,7 @@ LIGHT_FILES = {
     "": "config commands progress errors",
     "config": "registry",
     "records": "attempts files provenance measures items",
-    "pages": "html svg tables formats",
+    "pages": "html svg tables",
     "experiments": "define plan run report",
     "experiments.run": "worker searching studies",
     "processes": "supervision worker meeting",

@@ -23,8 +23,7 @@ from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
 from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.wide import settings
-from attnlab.pages.formats import markdown
-from attnlab.pages.tables import NONE, Table, interval, mean, signed
+from attnlab.pages.tables import NONE, Table, interval, markdown, mean, signed
 from attnlab.records import csv_text
 from attnlab.records.files import write_atomic
 

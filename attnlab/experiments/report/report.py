@@ -12,8 +12,7 @@ from attnlab.experiments.report.export import as_csv, as_json
 from attnlab.experiments.report.page import page
 from attnlab.experiments.report.tables import paper
 from attnlab.experiments.report.wide import as_wide_csv
-from attnlab.pages.formats import latex, literal, markdown
-from attnlab.pages.tables import Table
+from attnlab.pages.tables import Table, latex, literal, markdown
 from attnlab.progress import table
 from attnlab.records.files import write_atomic
 
