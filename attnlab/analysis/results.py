@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlab.analysis.curves import save_curve
+from attnlab.analysis.figures import save_curve, save_overlay
 from attnlab.analysis.maps import as_shares, save_arcs, save_arrays, save_map
-from attnlab.analysis.overlays import save_overlay
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.records import provenance

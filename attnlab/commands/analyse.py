@@ -152,7 +152,7 @@ def _draw(result: "Analysis", folder: Path) -> list[Path]:
     """Draws what layers and heads cost as `costs.png`, and the loss while heads go one by one as
     `pruning.png`, into `folder`, and returns the paths of those for which `result` has numbers.
     """
-    from attnlab.analysis.curves import save_costs, save_curve
+    from attnlab.analysis.figures import save_costs, save_curve
 
     paths = {name: folder / f"{name}.png" for name, _ in PICTURES if getattr(result, name)}
     if "costs" in paths:
