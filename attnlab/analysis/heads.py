@@ -45,8 +45,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from attnlab.records import csv_text
-from attnlab.records.files import write_atomic
+from attnlab.records.files import csv_text, write_atomic
 
 Record = dict[str, Any]
 """A row of a table: column to text or number; NaN where nothing can be said."""
@@ -187,7 +186,7 @@ class HeadStatistics:
 def save_records(path: str | Path, records: Sequence[Record]) -> None:
     """Writes records, at least one, as a CSV file whose first line has the names of the columns."""
     rows = [records[0], *(record.values() for record in records)]
-    write_atomic(path, csv_text.as_csv(rows, end="\n"))
+    write_atomic(path, csv_text(rows, end="\n"))
 
 
 def summary(records: Iterable[Record], column: str) -> dict[str, float]:

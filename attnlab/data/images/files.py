@@ -9,7 +9,7 @@ import numpy as np
 from attnlab.data.files import contents, find_file
 from attnlab.data.images.labelled import HeldOut, Labelled
 from attnlab.errors import UserError, nearest
-from attnlab.records import arrays
+from attnlab.records import items
 from attnlab.records.json_kinds import Damaged
 
 _BYTES = 8  # the type of an IDX file of unsigned bytes
@@ -149,7 +149,7 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
       UserError: it is damaged, or no such file.
     """
     try:
-        return arrays.arrays_of(contents(path))
+        return items.arrays_of(contents(path))
     except Damaged as error:
         raise UserError(f"{path} is damaged or {error}") from error
 

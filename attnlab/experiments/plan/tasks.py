@@ -7,8 +7,7 @@ from typing import TypedDict
 from attnlab.errors import UserError
 from attnlab.experiments.define import Experiment
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import FolderName, Natural, read_file
-from attnlab.records.versions import SWEEP
+from attnlab.records.json_kinds import SWEEP, FolderName, Natural, read_file
 
 
 class Tasks(TypedDict):

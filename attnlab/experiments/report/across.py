@@ -24,8 +24,7 @@ from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Sca
 from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.wide import settings
 from attnlab.pages.tables import NONE, Table, interval, markdown, mean, signed
-from attnlab.records import csv_text
-from attnlab.records.files import write_atomic
+from attnlab.records.files import csv_text, write_atomic
 
 BY_SEED, APART = "by seed", "as two samples"
 _NAMES = ("A", "B")
@@ -173,7 +172,7 @@ def as_csv(sweeps: Across) -> str:
         numbers += [pair.gap.mean, *(pair.gap.interval or (None, None))] if pair.gap else [None] * 3
         shown = ["" if value is None else repr(value) for value in numbers]
         rows.append([pair.name, *shown, pair.gap.method if pair.gap else "", pair.remark])
-    return csv_text.as_csv(rows)
+    return csv_text(rows)
 
 
 def _check_same_measure(first: Side, second: Side) -> None:
@@ -336,7 +335,7 @@ def write_across(
     sweeps = across(first, second)
     tables = [table(sweeps), differing(sweeps)]
     if file is not None:
-        text = as_csv(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
+        text = csv_text(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
         write_atomic(file, text)
     for part in tables:
         progress.table(part.title, part.columns, part.rows, stream)

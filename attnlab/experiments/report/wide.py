@@ -8,7 +8,7 @@ from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate, Plan
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.derived import COSTS, value
-from attnlab.records.csv_text import as_csv
+from attnlab.records.files import csv_text
 
 HEAD = ("variant", "candidate", "seed", "state", "chosen", "steps")
 
@@ -45,7 +45,7 @@ def as_wide_csv(records: Records) -> str:
                 *("" if number is None else repr(number) for number in numbers),
             ]
         )
-    return as_csv(rows)
+    return csv_text(rows)
 
 
 def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:

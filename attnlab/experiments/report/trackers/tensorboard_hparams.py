@@ -12,7 +12,7 @@ from attnlab.experiments.define import text
 from attnlab.experiments.report.trackers import runs
 from attnlab.experiments.report.trackers.runs import Tracked, folder
 from attnlab.records.files import write_atomic
-from attnlab.records.tensorboard import encoded, scalars
+from attnlab.records.stream import encoded, scalars
 
 _FILE = "events.out.tfevents"
 _TAG = "_hparams_/"
