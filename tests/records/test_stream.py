@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
 
 from attnlab.records.stream import Events, Metrics, best_record, read_records
 from tests.refusals import check_refused
@@ -131,9 +133,6 @@ def test_the_best_record_is_of_the_score_that_chooses_and_of_equal_ones_of_the_l
 
 def read_events(folder: Path) -> list[Any]:
     """All events of the folder's only file, both checksums of each record verified."""
-    Event = pytest.importorskip("tensorboardX.proto.event_pb2").Event
-    from tensorboardX.record_writer import masked_crc32c
-
     (file,) = folder.iterdir()
     content, events = file.read_bytes(), []
     while content:
@@ -168,8 +167,6 @@ def test_resumed_run_hides_what_it_repeats(tmp_path: Path) -> None:
     """After `forget_from(5)` the file starts with a session start at step 5, which makes
     TensorBoard drop step 5 and later.
     """
-    SessionLog = pytest.importorskip("tensorboardX.proto.event_pb2").SessionLog
-
     events = Events(tmp_path)
     events.forget_from(5)
     events.write(5, "train", {"loss": 1.0})
