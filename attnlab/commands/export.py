@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     out = (arguments.out or arguments.directory / "exports").expanduser()
     if arguments.to == "card":
-        from attnlab.api.card import write_card
+        from attnlab.api.stored import write_card
 
         print(f"export: {write_card(arguments.directory, out if arguments.out else out / 'card')}")
         return 0
