@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-from attnlab.commands import describe, layouts, listing
+from attnlab.commands import listing, networks
 
 COMMAND = "python launch.py list --markdown > docs/mechanisms.md"
 HEAD = f"""\
@@ -83,12 +83,12 @@ def _mixer(kind: str, name: str) -> str:
     from attnlab.attention.protocol import Attention
 
     mechanism = listing.components(kind).resolve(name)
-    fields = [dataclasses.astuple(field) for field in describe.settable_fields(mechanism)]
-    formula = describe.formula(mechanism)
+    fields = [dataclasses.astuple(field) for field in listing.settable_fields(mechanism)]
+    formula = listing.formula(mechanism)
     memory = ""
     if isinstance(mechanism, type) and issubclass(mechanism, Attention):
-        memory = describe.memory_contents(mechanism)
-    lines = [f"### `{name}`", "", describe.summary(mechanism), ""]
+        memory = listing.memory_contents(mechanism)
+    lines = [f"### `{name}`", "", listing.summary(mechanism), ""]
     lines += ["```", formula, "```", ""] if formula else []
     lines += [f"Memory: {memory}", ""] if memory else []
     return "\n".join([*lines, *_table(("field", "default", "meaning"), fields), ""])
@@ -109,13 +109,13 @@ def _parameters() -> str:
     score, alignment and position scheme.
     """
     rows = [
-        (f"`{name}`", layouts.mechanism_parameters(name))
+        (f"`{name}`", networks.mechanism_parameters(name))
         for name in listing.components("mechanisms").names()
     ]
     kinds = {"score": "scores", "alignment": "alignments", "positions": "positions"}
     for field, kind in kinds.items():
         for name in listing.components(kind).names():
-            if parameters := layouts.part_parameters(field, name):
+            if parameters := networks.part_parameters(field, name):
                 rows.append((f"`{field}={name}`", parameters))
     return "\n".join([PARAMETERS, *_table(("of", "parameters"), rows), ""])
 
