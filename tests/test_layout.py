@@ -68,7 +68,7 @@ LIGHT_FILES = {
     "pages": "html svg tables",
     "experiments": "define plan run report",
     "experiments.run": "worker searching studies",
-    "processes": "supervision worker meeting",
+    "processes": "supervision meeting",
     "api": "stored",
     "commands": "sweep status report session compare export",
     TRACKERS: "wandb_offline mlflow_store tensorboard_hparams",
