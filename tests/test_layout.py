@@ -317,6 +317,10 @@ def test_tests_mirror_the_source() -> None:
         *("data/settings.py", "training/settings.py", "tasks/schemas.py"),
         *("gathering.py", "decoding/rows.py"),  # of a mesh: training/test_mesh.py
         *(f"mixers/{name}.py" for name in MIXERS.split()),
+        # with other commands on the folder of a sweep: test_sweep_folders.py
+        *(f"commands/{name}.py" for name in ("compare", "export", "report", "status", "stop")),
+        # test_train.py, test_sweep.py, tests/api/test_training.py
+        *(f"commands/{name}.py" for name in ("dry_run", "sweep_flags", "session")),
     }
     missing = []
     for path in modules():
@@ -328,6 +332,13 @@ def test_tests_mirror_the_source() -> None:
         if not (ROOT / "tests" / relative.parent / f"test_{path.name}").is_file():
             missing.append(str(relative))
     assert missing == []
+
+
+def test_the_names_of_the_package_are_there_when_asked_for() -> None:
+    assert {"UserError", "load", "mechanism", "Run"} <= set(attnlab.__all__) <= set(dir(attnlab))
+    assert all(getattr(attnlab, name) is not None for name in attnlab.__all__)
+    with pytest.raises(AttributeError, match="module 'attnlab' has no attribute 'lod'"):
+        attnlab.lod  # noqa: B018
 
 
 def test_the_files_around_the_package_say_what_is_so() -> None:

@@ -1,5 +1,6 @@
-"""Training from Python: numbers as they are recorded, loops of one's own, functions that fail. A
-sweep from Python: records of the report, and the command's one line where it is refused.
+"""Training from Python: numbers as they are recorded, loops of one's own, functions that fail, which
+folder is a run. A sweep from Python: records of the report, and the command's one line where it is
+refused.
 """
 
 import io
@@ -15,15 +16,17 @@ import attnlab
 from attnlab import config as configs
 from attnlab import progress
 from attnlab.analysis.work import flops
-from attnlab.api.training import Training
+from attnlab.api.training import Training, existing_run
 from attnlab.errors import UserError
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.export import as_json
 from attnlab.pages.tables import scaled
+from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
 from attnlab.training.checkpoints import Checkpoints
 from tests.commands.tiny import SHARED, SMALL
 from tests.experiments.synthetic import sweep
+from tests.refusals import check_refused
 
 CONFIG = "configs/translation.py:rnnsearch"
 OVERRIDES: dict[str, Any] = {
@@ -187,3 +190,24 @@ def test_a_refusal_is_the_line_of_the_command(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no report was written; the command: A"):
         attnlab.sweep(tmp_path / "none.py", directory=tmp_path / "sweep", flags="--help")
     assert not (tmp_path / "sweep").exists()
+
+
+def test_which_folder_is_new_which_a_run_and_which_neither(tmp_path: Path) -> None:
+    """What a kill before the manifest leaves is no run and not in the way; anything else in the
+    folder is somebody's.
+    """
+    config = configs.load(CONFIG, ["training.steps=7"])
+    (run := tmp_path / "run").mkdir()
+    Manifest.build(config, devices={}, data={}, command=[]).write(run)
+    manifest = existing_run(run)
+    assert manifest is not None and manifest.config["training"]["steps"] == 7
+    begun = tmp_path / "begun"
+    assert existing_run(begun) is None
+    (begun / "vocabulary").mkdir(parents=True)
+    (begun / "code").mkdir()
+    for name in (".lock", ".manifest.json.tmp"):
+        (begun / name).write_text("")
+    assert existing_run(begun) is None
+    (begun / "thesis.tex").write_text("")
+    words = "is not empty and holds no run .thesis.tex is there.; name a new or empty folder"
+    check_refused(words, existing_run, begun)

@@ -1,9 +1,11 @@
-"""The train command goes from a config to pictures and leaves what the README promises. With any part
-in any slot: tests/tasks/test_parts.py; with a user's own: tests/test_extension.py.
+"""The train command goes from a config to pictures and leaves what the README promises; with
+`--dry-run` it says what a run will take, and writes nothing. With any part in any slot:
+tests/tasks/test_parts.py; with a user's own: tests/test_extension.py.
 """
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -195,3 +197,19 @@ def test_a_tracker_is_refused_before_anything_begins(tmp_path: Path, command: li
     folder = [str(directory)] if command == ["work"] else [f"--dir={directory / 'new'}"]
     assert "mlflow:http://HOST:PORT" in refused(*command, *folder, "--track=mlflow:file.db")
     assert not (directory / "tracking.json").exists() and not (directory / "new").exists()
+
+
+def test_what_a_run_takes(tmp_path: Path) -> None:
+    workdir = tmp_path / "run"
+    ended = completed([*arguments("rnnsearch", workdir), "--dry-run"])
+    lines = dict(line.rsplit("  ", 1) for line in ended.out.splitlines() if "  " in line)
+    lines = {name.strip(): value.strip() for name, value in lines.items()}
+    parameters = re.findall(r"^(\w+) +([\d,]+)$", ended.out.partition("what it takes")[0], re.M)
+    numbers = {name: int(number.replace(",", "")) for name, number in parameters}
+    assert numbers.pop("all") == sum(numbers.values())
+    for name in ("parameters", "optimizer", "peak, on each device", "FLOPs of a step", "12 steps"):
+        assert name in lines, ended.out
+    assert lines["largest batch"].startswith("16x")
+    assert "only the largest of the first 12 batches" in ended.out
+    assert not workdir.exists()
+    assert max(map(len, ended.out.splitlines())) <= 100
