@@ -21,13 +21,13 @@ from ml_collections.config_dict import RequiredValueError
 from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
-from attnlab.config.files import find_file, read_config_file
+from attnlab.config.files import find_file, fitting_warmup, note_kept_warmup, read_config_file
 from attnlab.config.patterns import covers, hits, is_pattern, key_hint
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
-from attnlab.config.warmup import fitting_warmup, note, note_kept_warmup
 from attnlab.errors import UserError
+from attnlab.progress import note
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
