@@ -163,11 +163,11 @@ def component_cells(
     fields = [f"{field.name}={field.default}" for field in settable_fields(component)]
     further_cells: dict[str, str] = {}
     if {*SYSTEM_COLUMNS, *TASK_COLUMNS} & {*columns}:
-        from attnlab.commands import networks
+        from attnlab.commands import catalogue
 
         of_task = "measures" in columns
         further_cells = (
-            networks.task_cells(component) if of_task else networks.system_cells(name, component)
+            catalogue.task_cells(component) if of_task else catalogue.system_cells(name, component)
         )
     return {
         "module": component.__module__,

@@ -62,7 +62,7 @@ def decay_rows(config: Settings) -> Iterator[tuple[str, str, str]]:
     """
     import jax
 
-    from attnlab.commands.networks import parameter_shapes
+    from attnlab.commands.catalogue import parameter_shapes
     from attnlab.training.kinds import MASKS, kind_of
     from attnlab.training.trained import leaves_by_path
 
