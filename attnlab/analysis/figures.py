@@ -286,11 +286,7 @@ _ROOM = 0.3  # inches above a panel, for its name
 
 
 def save_overlay(
-    path: File,
-    image: np.ndarray,
-    weights: np.ndarray,
-    rows: Sequence[str],
-    title: str = "",
+    path: File, image: np.ndarray, weights: np.ndarray, rows: Sequence[str], title: str = ""
 ) -> None:
     """Draws into the picture `path` (.png, .svg or .pdf) an image [H,W,C] and, beside it, the image
     in grey under each of the first `PANELS` maps of `weights` [R,h,w] with its name in `rows`;

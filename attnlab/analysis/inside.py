@@ -26,13 +26,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.progress import patience
 from attnlab.systems.protocol import AttentionMap, LanguageModel
-from attnlab.tasks.maps import (
-    CHEAP_MAPS,
-    MapProgram,
-    map_program,
-    maps_of_examples,
-    sides_of,
-)
+from attnlab.tasks.maps import CHEAP_MAPS, MapProgram, map_program, maps_of_examples, sides_of
 
 TEXT = ("source", "joined")  # sides that hold the text that a system reads first
 REPEATED, LENGTH = 8, 24  # sequences of random tokens for induction scores, and half their length

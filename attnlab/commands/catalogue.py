@@ -140,8 +140,8 @@ def _parameters() -> str:
         for name in listing.components("mechanisms").names()
     ]
     kinds = {"score": "scores", "alignment": "alignments", "positions": "positions"}
-    for field, kind in kinds.items():
-        for name in listing.components(kind).names():
+    for field, parts in kinds.items():
+        for name in listing.components(parts).names():
             if parameters := part_parameters(field, name):
                 rows.append((f"`{field}={name}`", parameters))
     return "\n".join([PARAMETERS, *_table(("of", "parameters"), rows), ""])

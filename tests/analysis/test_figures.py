@@ -184,9 +184,7 @@ def test_costs_of_heads_are_cells_with_their_numbers(tmp_path: Path) -> None:
         figures.save_costs(tmp_path / "none.png", costs, "uniform")
 
 
-def test_costs_that_are_infinite_have_no_number_and_tiny_ones_few_digits(
-    tmp_path: Path,
-) -> None:
+def test_costs_that_are_infinite_have_no_number_and_tiny_ones_few_digits(tmp_path: Path) -> None:
     costs = records(
         ("first/heads", 0, "zero", float("inf")),
         ("first/heads", 1, "zero", 3e-9),

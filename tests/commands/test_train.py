@@ -107,11 +107,7 @@ def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
     ],
 )
 def test_an_error_after_the_beginning_is_left_in_the_status(
-    error: BaseException,
-    state: str,
-    reached: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException, state: str, reached: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One before it leaves no record."""
 
