@@ -1,9 +1,8 @@
-"""The progress of long work, as a live bar on a terminal and plain lines elsewhere; tables of results,
-and notes.
+"""The progress of long work, as a live bar on a terminal and plain lines elsewhere; and tables of
+results.
 """
 
 import contextlib
-import functools
 import re
 import sys
 import threading
@@ -336,9 +335,3 @@ def _live_bar(stream: TextIO) -> "rich.progress.Progress | None":
         # what goes to a file or a pipe must not turn up beside the bar
         redirect_stdout=sys.stdout.isatty(),
     )
-
-
-@functools.cache
-def note(text: str) -> None:
-    """Prints a line to stderr, once for a process."""
-    print(f"note: {text}", file=sys.stderr)

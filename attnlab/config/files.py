@@ -20,8 +20,7 @@ from ml_collections import ConfigDict
 from attnlab.config.patterns import covers
 from attnlab.config.schema import Node
 from attnlab.config.tree import from_dict
-from attnlab.errors import UserError, nearest, own_file, reason, short, users_line
-from attnlab.progress import note
+from attnlab.errors import UserError, nearest, note, own_file, reason, short, users_line
 
 _INSIDE = pathlib.Path(__file__).parents[1] / "_shipped"
 SHIPPED = _INSIDE if _INSIDE.is_dir() else pathlib.Path(__file__).parents[2]

@@ -26,8 +26,7 @@ from attnlab.config.patterns import covers, hits, is_pattern, key_hint
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
-from attnlab.errors import UserError
-from attnlab.progress import note
+from attnlab.errors import UserError, note
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings

@@ -12,8 +12,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config.patterns import FOREIGN_NAMES, covers, is_dotted_name, settings_meant
-from attnlab.errors import UserError
-from attnlab.progress import note
+from attnlab.errors import UserError, note
 from tests.refusals import check_refused
 
 TRANSFORMER = "configs/translation.py:transformer"
