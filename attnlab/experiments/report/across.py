@@ -335,7 +335,7 @@ def write_across(
     sweeps = across(first, second)
     tables = [table(sweeps), differing(sweeps)]
     if file is not None:
-        text = csv_text(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
+        text = as_csv(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
         write_atomic(file, text)
     for part in tables:
         progress.table(part.title, part.columns, part.rows, stream)
