@@ -14,21 +14,20 @@ if TYPE_CHECKING:
     from attnlab.api.arrays import mechanism as mechanism
     from attnlab.api.pretrained import load_pretrained as load_pretrained
     from attnlab.api.pretrained import save_pretrained as save_pretrained
-    from attnlab.api.sweeping import sweep as sweep
     from attnlab.api.trained import Map as Map
     from attnlab.api.trained import Run as Run
     from attnlab.api.trained import load as load
     from attnlab.api.training import begin as begin
+    from attnlab.api.training import sweep as sweep
     from attnlab.api.training import train as train
 
 __version__ = "0.1.0"
 # imported on first use: these need jax
 _MODULES = {
     **dict.fromkeys(("Map", "Run", "load"), "trained"),
-    **dict.fromkeys(("begin", "train"), "training"),
+    **dict.fromkeys(("begin", "sweep", "train"), "training"),
     **dict.fromkeys(("load_pretrained", "save_pretrained"), "pretrained"),
     "mechanism": "arrays",
-    "sweep": "sweeping",
 }
 __all__ = [*_MODULES, "UserError"]
 

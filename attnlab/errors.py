@@ -1,14 +1,16 @@
 """The one exception a user ever sees, the near names that make it useful, and the place where a
-user's own code went wrong.
+user's own code went wrong; and notes.
 """
 
 import contextlib
 import difflib
 import errno
+import functools
 import importlib
 import importlib.util
 import os
 import pathlib
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -296,3 +298,9 @@ def one_line(error: UserError | OSError) -> str:
     names = (error.filename, error.filename2)
     files = " and ".join(str(name) for name in names if name is not None)
     return visible(" ".join(f"{why}{': ' if files else ''}{files}{remedy}".split()))
+
+
+@functools.cache
+def note(text: str) -> None:
+    """Prints a line to stderr, once for a process."""
+    print(f"note: {text}", file=sys.stderr)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnlab.analysis.curves import save_curve
+from attnlab.analysis.figures import save_curve
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.progress import table

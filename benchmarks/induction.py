@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import attnlab
-from attnlab.analysis.induction import induction_score, repeated_sequences
+from attnlab.analysis.heads import induction_score, repeated_sequences
 from attnlab.attention.interventions import Change, intervene
 from attnlab.progress import table
 from benchmarks import rounds

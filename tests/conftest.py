@@ -47,7 +47,7 @@ LONG = """
 systems/test_systems attention/test_conformance attention/test_memories attention/test_mixer
 experiments/run/test_scoring faults/test_faults experiments/test_experiment_files
 training/test_kill_resume attention/test_kernels experiments/run/test_worker test_bad_input
-test_python_page mixers/test_whole tasks/test_configs commands/test_train training/test_parallel
+test_doc_pages mixers/test_whole tasks/test_configs commands/test_train training/test_parallel
 training/test_stacked
 """
 """Files that take longest: they come first, so that no worker waits for another at the end."""

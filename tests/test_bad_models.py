@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bad_input_cases import contents, launch, refused
-from tests.test_pretrained_page import TEXT, gpt2
+from tests.test_doc_pages import TEXT, gpt2
 
 SMALL = (
     "--config.data=text",

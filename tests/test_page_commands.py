@@ -1,7 +1,7 @@
 """Every command of the README and of the pages in docs is one of ours, with flags and settings that it
 has; those of the README, and elsewhere those on our own data, run as typed, with a printed list of
 overrides that make them short; experiments of other pages are planned. The pages with data of their
-own: test_pretrained_page.py, test_python_page.py, test_extension.py.
+own: test_doc_pages.py, test_extension.py.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from attnlab.commands import COMMANDS, take_overrides
 from attnlab.errors import UserError
 from tests import sampling
 from tests.commands.tiny import SHARED, run_command
-from tests.test_pretrained_page import gpt2
+from tests.test_doc_pages import gpt2
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from attnlab.analysis.figures import figure_bytes, figure_of
-from attnlab.records.csv_text import as_csv
-from attnlab.records.files import write_atomic
+from attnlab.records.files import csv_text, write_atomic
 
 NEVER = "never in range"
 LONG = 2048
@@ -133,7 +132,7 @@ def write(points: Points, about: Mapping[str, Any], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     every = [point for some in points.values() for point in some]
     files = {name: folder / f"costs.{name}" for name in ("csv", "json", "png")}
-    write_atomic(files["csv"], as_csv([Point._fields, *every], "\n"))
+    write_atomic(files["csv"], csv_text([Point._fields, *every], "\n"))
     record = {**about, "points": [_plain(point) for point in every]}
     write_atomic(files["json"], json.dumps(record, indent=1) + "\n")
     write_atomic(files["png"], picture(points, str(about.get("title", ""))))

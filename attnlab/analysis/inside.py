@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.analysis import ablation, attribution, induction, pointing
+from attnlab.analysis import ablation, attribution, heads, pointing
 from attnlab.analysis.alignment import word_weights
 from attnlab.analysis.heads import HeadStatistics, Record, summary
 from attnlab.analysis.passes import Batches, Passes
@@ -25,13 +25,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.progress import patience
 from attnlab.systems.protocol import AttentionMap, LanguageModel
-from attnlab.tasks.maps import (
-    CHEAP_MAPS,
-    MapProgram,
-    map_program,
-    maps_of_examples,
-    sides_of,
-)
+from attnlab.tasks.maps import CHEAP_MAPS, MapProgram, map_program, maps_of_examples, sides_of
 
 TEXT = ("source", "joined")  # sides that hold the text that a system reads first
 REPEATED, LENGTH = 8, 24  # sequences of random tokens for induction scores, and half their length
@@ -372,12 +366,12 @@ def _add_induction_scores(result: Analysis, task: Any, params: Any) -> None:
     tokens that are repeated once.
     """
     vocabulary, limit = _vocabulary(task), task.config.longest_text or 2 * LENGTH + 1
-    half = min(LENGTH, len(induction.ordinary_ids(vocabulary)), (limit - 1) // 2)
-    sequences = induction.repeated_sequences(vocabulary, half, REPEATED, seed=0)
+    half = min(LENGTH, len(heads.ordinary_ids(vocabulary)), (limit - 1) // 2)
+    sequences = heads.repeated_sequences(vocabulary, half, REPEATED, seed=0)
     maps_for = map_program(task.system, CHEAP_MAPS)
     every = [maps_for(params, [ids[None]]) for ids in sequences]
     for name, map_ in every[0].items():
         if map_.weights.shape[-1] == map_.weights.shape[-2] == sequences.shape[1]:
-            scores = np.mean([induction.induction_score(x[name].weights) for x in every], axis=0)
+            scores = np.mean([heads.induction_score(x[name].weights) for x in every], axis=0)
             for head, score in enumerate(scores):
                 result.head(name, head)["induction_score"] = float(score)

@@ -12,7 +12,7 @@ import math
 import unicodedata
 from pathlib import Path
 
-from attnlab.config.warmup import note
+from attnlab.errors import note
 
 _NOTO = ("Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei")
 _OTHERS = ("Arial Unicode MS", "PingFang SC", "Microsoft YaHei", "Nirmala UI", "Segoe UI Symbol")

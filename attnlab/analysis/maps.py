@@ -278,9 +278,7 @@ def _arc(begin: int, end: int, turn: np.ndarray, length: int) -> np.ndarray:
 
 
 def save_arrays(
-    path: File,
-    weights: Mapping[str, np.ndarray],
-    labels: Mapping[str, Sequence[str]],
+    path: File, weights: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]]
 ) -> None:
     """Writes `weights` (arrays by name) and `labels` (lists of strings by name) as a compressed
     .npz file that `numpy.load` reads without pickle; raises `ValueError` if a map and a label have

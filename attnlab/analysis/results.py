@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlab.analysis.curves import save_curve
+from attnlab.analysis.figures import save_curve, save_overlay
 from attnlab.analysis.maps import as_shares, save_arcs, save_arrays, save_map
-from attnlab.analysis.overlays import save_overlay
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.records import provenance
-from attnlab.records.digests import write_results
 from attnlab.records.files import write_atomic
 from attnlab.records.items import FILE, ROUNDING, Items
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, units
 from attnlab.records.provenance import Code
-from attnlab.records.sealed import check_test_split
+from attnlab.records.sealed import check_test_split, write_results
 from attnlab.records.stream import BEFORE, Scored, read_records
 from attnlab.tasks.maps import (
     CHEAP_MAPS,

@@ -1,8 +1,10 @@
-"""A trained run as its folder holds it: its config, what of that may be changed, and the runs that
-join it; imports no jax.
+"""A trained run as its folder holds it: its config, what of that may be changed, the runs that join
+it; and its model card, a README.md as the Hub of Hugging Face reads it. Imports no jax.
 """
 
 import dataclasses
+import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
@@ -12,10 +14,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from attnlab import config as configs
-from attnlab.errors import UserError
+from attnlab.errors import UserError, visible
 from attnlab.records import provenance
-from attnlab.records.files import check_folder
+from attnlab.records.files import check_folder, write_atomic
+from attnlab.records.items import Items
+from attnlab.records.json_kinds import read_file
 from attnlab.records.manifest import Manifest
+from attnlab.records.measures import RECORDED, is_finite
 from attnlab.records.sealed import check_test_split, sweep_of, trial_behind
 from attnlab.tasks.schemas import Settings
 
@@ -216,3 +221,83 @@ def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:
             raise UserError(f"--ensemble: {folder} is named twice; a run counts once")
         manifests[folder] = manifest
     return manifests
+
+
+RESAMPLES = 1000
+_CARD = """\
+# {name}
+
+A `{system}` of attnlab {version}, trained for {task} on `{data}` with seed {seed}; used is step {step}.
+
+| measure ({split} split) | value | 95 % interval over examples |
+|---|---:|---:|
+{rows}
+
+Intervals are percentiles over {resamples:,} test sets drawn from the examples; how seeds differ is not in them. This command
+{trains} it again and compares bit by bit (config {hash}):
+
+    {command}
+"""
+
+
+def write_card(workdir: Path, folder: Path) -> Path:
+    """Writes a model card, README.md, for the run in `workdir`, from its records alone, into
+    `folder` (made if absent), and returns its path; raises `UserError` for a run without scores or
+    if a README.md exists there.
+
+    Raises:
+      UserError: no run, one without scores, or a README.md is there.
+    """
+    manifest, file = Manifest.read(workdir), folder / "README.md"
+    scored = [x for x in (workdir / "results.json", workdir / "valid.json") if x.exists()]
+    results = read_file(scored[0], dict[str, Any], "put back a good copy") if scored else None
+    if manifest is None or results is None:
+        raise UserError(f"{workdir} holds no run with scores; train one there to its end")
+    check_folder("--out", folder)
+    if file.exists():
+        raise UserError(f"{file} is there; remove it, or name another --out")
+    config, split, trial = manifest.config, results["split"], sweep_of(workdir)
+    path = workdir.resolve()
+    name = path.name if trial is None else "/".join((trial.name, *path.parts[-2:]))
+    named = results.get(RECORDED, results)
+    scores = {key: results[key] for key in named if is_finite(results.get(key))}
+    system, task, data = config["system"]["name"], config["task"], config["data"]["name"]
+    measured = {
+        "task": {"type": task.replace("_", "-")},
+        "dataset": {"name": data, "type": data, "split": split},
+        "metrics": [{"type": key, "value": value} for key, value in scores.items()],
+    }
+    index = [{"name": name, "results": [measured]}]
+    head = {"library_name": "attnlab", "tags": ["attnlab", system], "model-index": index}
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in head.items()]
+    program, verb = (*manifest.command, "", "")[:2]
+    ours = Path(program).stem in ("launch", "attnlab") and verb in ("train", "continue")
+    command = manifest.command if ours else ["launch.py", "verify", str(workdir)]
+    cores = manifest.devices.get("cores")  # which decide how sums round
+    text = _CARD.format(
+        **{"name": name, "system": system, "task": task.replace("_", " "), "data": data},
+        **{"split": split, "step": results["step"], "seed": config["seed"], "resamples": RESAMPLES},
+        rows="\n".join(_score_rows(scores, Items.read(workdir) if split == "test" else None)),
+        command=f"NPROC={cores} " * (not ours and cores is not None)
+        + shlex.join([*["python"] * command[0].endswith(".py"), *command]),
+        trains="has trained it, and `verify` trains" if ours else "trains",
+        version=manifest.packages.get("attnlab", ""),
+        hash=manifest.config_hash,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, visible(f"---\n{''.join(lines)}---\n\n{text}"))
+    return file
+
+
+def _score_rows(scores: dict[str, float], items: Items | None) -> list[str]:
+    """Returns a row of a Markdown table, "| name | score | low to high |", for each of `scores`
+    (name to value), with "-" for the bootstrap interval where the `Items` of the split are None or
+    lack that score.
+    """
+    rows = []
+    for name, value in scores.items():
+        interval = "-"
+        if items is not None and name in items.rules:
+            interval = " to ".join(f"{x:.4g}" for x in items.interval(name, RESAMPLES))
+        rows.append(f"| {name} | {value:.4g} | {interval} |")
+    return rows

@@ -10,6 +10,8 @@ from attnlab.commands import session
 from attnlab.data import SPLITS
 from attnlab.errors import UserError, nearest
 from attnlab.flags import add_flags, add_number
+from attnlab.pages import html
+from attnlab.pages.tables import Table, mean, number
 from attnlab.progress import table
 from attnlab.records.files import write_atomic
 
@@ -99,8 +101,6 @@ def costs_by_part(result: "Analysis") -> list[dict[str, str]]:
     """Returns the rows of the table of costs, one for each layer and each of its heads in the order
     of a pass: the texts of the columns "layer", "head", "zero", "mean", "resample" and "uniform".
     """
-    from attnlab.pages.tables import mean
-
     by_part: dict[Any, dict[str, Any]] = {}
     for cost in result.costs:
         part = cost["place"].rpartition("/")[0], -1 if cost["head"] is None else cost["head"]
@@ -122,8 +122,6 @@ def _cell(value: Any) -> str:
     """Returns a value as the text of a table cell: a float with four digits ("-" if it is not
     finite), anything else by `str`.
     """
-    from attnlab.pages.tables import number
-
     if not isinstance(value, float):
         return str(value)
     return number(value if math.isfinite(value) else None)
@@ -152,7 +150,7 @@ def _draw(result: "Analysis", folder: Path) -> list[Path]:
     """Draws what layers and heads cost as `costs.png`, and the loss while heads go one by one as
     `pruning.png`, into `folder`, and returns the paths of those for which `result` has numbers.
     """
-    from attnlab.analysis.curves import save_costs, save_curve
+    from attnlab.analysis.figures import save_costs, save_curve
 
     paths = {name: folder / f"{name}.png" for name, _ in PICTURES if getattr(result, name)}
     if "costs" in paths:
@@ -169,7 +167,6 @@ def _page(title: str, result: "Analysis", files: Sequence[Path]) -> str:
     table for each kind of result (costs, heads, pruning, syntax, ...) and the notes of `result`.
     """
     from attnlab.api.maps import MEANINGS
-    from attnlab.pages import html
     from attnlab.pages.atlas import CAUTION as OF_MAPS
 
     drawn = [
@@ -200,9 +197,6 @@ def _table(title: str, records: Any, columns: Sequence[str] = (), *notes: str) -
     """Returns an HTML section with `title`, a table of the `columns` (by default all) of `records`,
     which are dicts, and `notes` below; "" without records; folded if it has more than `LONG` rows.
     """
-    from attnlab.pages import html
-    from attnlab.pages.tables import Table
-
     if not records:
         return ""
     names = tuple(name for name in columns or records[0] if name in records[0])

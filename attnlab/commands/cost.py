@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     keep_freed()  # as in training; else large programs pay for their pages in every run
     from attnlab.analysis import costs
     from attnlab.api.costs import measured
-    from attnlab.commands.describe import card_cells
+    from attnlab.commands.listing import card_cells
 
     lengths = _lengths(arguments)
     modules = _mixers(arguments)

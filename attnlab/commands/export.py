@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlab.api.stored import Stored, write_card
+from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.flags import add_flags
 
@@ -50,9 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         installed; no run, or one that no model of transformers is; a
         sweep where a run is wanted.
     """
-    from attnlab.commands.session import folder_of
-
-    arguments.directory = folder_of(arguments)
+    arguments.directory = session.folder_of(arguments)
     if arguments.to not in TRACKERS and (arguments.directory / "plan.json").exists():
         raise UserError(f"{arguments.directory} is a sweep; name a trial: trials/CANDIDATE/seed0")
     if arguments.to != MODELS and (arguments.dtype or arguments.model_type):
@@ -61,8 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     out = (arguments.out or arguments.directory / "exports").expanduser()
     if arguments.to == "card":
-        from attnlab.api.card import write_card
-
         print(f"export: {write_card(arguments.directory, out if arguments.out else out / 'card')}")
         return 0
     if arguments.to not in TRACKERS:
@@ -82,9 +80,6 @@ def _model(arguments: argparse.Namespace) -> int:
     """Writes a run in the format of `--to` (a model of transformers, an adapter of PEFT, or a file
     of parameters), prints its tensors, the files and how to load them, and returns 0.
     """
-    from attnlab.api.stored import Stored
-    from attnlab.commands import session
-
     run = session.open_run(Stored.find(arguments.directory))
     from attnlab.api import exported
     from attnlab.api.pretrained import save_pretrained

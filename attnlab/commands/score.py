@@ -21,8 +21,7 @@ from attnlab.data.json_files import parse_json
 from attnlab.errors import UserError, nearest
 from attnlab.flags import add_number
 from attnlab.progress import Progress, table
-from attnlab.records.csv_text import as_csv
-from attnlab.records.files import AppendOnly, drop_torn_line, write_atomic
+from attnlab.records.files import AppendOnly, csv_text, drop_torn_line, write_atomic
 
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
@@ -250,7 +249,7 @@ def _as_file(results: Sequence[Record], form: str) -> bytes:
         [json.dumps(x, ensure_ascii=False) if isinstance(x, list) else x for x in row]
         for row in zip(*columns.values(), strict=True)
     ]
-    return as_csv([names, *rows]).encode()
+    return csv_text([names, *rows]).encode()
 
 
 def _summary(results: Sequence[Record]) -> Iterator[str]:

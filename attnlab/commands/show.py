@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator, Sequence
 
 from attnlab import config as configs
-from attnlab.commands import describe
+from attnlab.commands.listing import field_meanings, summary
 from attnlab.config.checks import ranges
 from attnlab.config.schema import is_node
 from attnlab.config.tree import ConfigNode
@@ -62,7 +62,7 @@ def decay_rows(config: Settings) -> Iterator[tuple[str, str, str]]:
     """
     import jax
 
-    from attnlab.commands.networks import parameter_shapes
+    from attnlab.commands.catalogue import parameter_shapes
     from attnlab.training.kinds import MASKS, kind_of
     from attnlab.training.trained import leaves_by_path
 
@@ -87,14 +87,14 @@ def _rows(node: ConfigNode) -> Iterator[Row]:
     """Yields the table row (name, value, default, meaning) of every setting of a config node and,
     recursively, of the nodes below it.
     """
-    meanings = describe.field_meanings(node.component)
+    meanings = field_meanings(node.component)
     for key in _ordered_keys(node):
         value, name = node.values[key], node.full_name(key)
         child = node.child(key)
         if child is not None and key in node.tables:
             default = node.defaults.get(key)
             default = default.get("name") if isinstance(default, dict) else default
-            yield _row(name, value.name, default or value.name, describe.summary(child.component))
+            yield _row(name, value.name, default or value.name, summary(child.component))
         elif child is not None:
             yield (name, "", "", node.settings[key].help if key in node.settings else "")
         elif key in node.settings:

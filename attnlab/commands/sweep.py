@@ -13,6 +13,7 @@ from pathlib import Path
 from attnlab.commands.sweep_flags import add_arguments as add_arguments
 from attnlab.commands.sweep_flags import default_directory, seeds, work_options
 from attnlab.errors import UserError
+from attnlab.experiments import report
 from attnlab.experiments import run as running
 from attnlab.experiments.define import Changes, Experiment, InlineExperiment, load_experiment
 from attnlab.experiments.plan import Plan, fairness, write_tasks
@@ -77,7 +78,6 @@ def _run_tasks(arguments: argparse.Namespace, directory: Path, experiment: Exper
     writes the report on all (with `--dry-run` only prints the plans); returns the largest exit code
     (at once after a signal); removes a new folder if planning fails.
     """
-    from attnlab.experiments import report
 
     def run_task(task: str, **stage: bool) -> int:
         values = {**vars(arguments), "dir": str(directory / task)}
@@ -229,8 +229,6 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
     """Runs the remaining trials of a sweep, whose lock the caller has, prints errors, and writes
     the report unless interrupted; returns the exit code: 0, 1 after a failure, 128 + signal.
     """
-    from attnlab.experiments import report
-
     result = running.run_sweep(directory, options)
     for line in result.wrong:
         print(line, file=sys.stderr)
@@ -247,8 +245,6 @@ def print_plan(plan: Plan, directory: Path) -> None:
     yet), how budgets match, the (largest) number of trials, and, for several variants, the smallest
     difference to the baseline that its seeds can detect.
     """
-    from attnlab.experiments.report import foresight
-
     rows = [
         (x.id, x.variant, x.parameters, x.flops, ", ".join(f"{k}={v}" for k, v in x.tuned.items()))
         for x in plan.candidates
@@ -264,7 +260,7 @@ def print_plan(plan: Plan, directory: Path) -> None:
     if any(x.budget and not x.budget["matched"] for x in plan.candidates):
         print(f"a budget that is missed is refused when the sweep begins, unless {fairness.FLAG}")
     print(running.outlook(plan, directory))
-    if expectation := foresight(plan):
+    if expectation := report.foresight(plan):
         print(expectation)
 
 

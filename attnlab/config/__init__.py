@@ -12,9 +12,9 @@ from attnlab.config.files import config_name as config_name
 from attnlab.config.files import find_file as find_file
 from attnlab.config.files import merge as merge
 from attnlab.config.files import read_config_file as read_config_file
-from attnlab.config.off import off_value as off_value
 from attnlab.config.resolve import as_stored as as_stored
 from attnlab.config.resolve import load as load
+from attnlab.config.resolve import off_value as off_value
 from attnlab.config.resolve import prepare as prepare
 from attnlab.config.tree import config_hash as config_hash
 from attnlab.config.tree import flat as flat

@@ -1,4 +1,5 @@
-"""Files that a user may name: search, execution, and the contents of config files.
+"""Files that a user may name: search, execution, and the contents of config files; and the warm-up of
+a schedule where the user gives other steps than the file has.
 
 A config file defines `get_config(argument: str)`, which returns a mapping or a `ConfigDict`;
 `configs/translation.py:rnnsearch` calls it with "rnnsearch". It says only what differs from the
@@ -12,19 +13,21 @@ import pathlib
 import runpy
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from ml_collections import ConfigDict
 
+from attnlab.config.patterns import covers
 from attnlab.config.schema import Node
 from attnlab.config.tree import from_dict
-from attnlab.errors import UserError, nearest, own_file, reason, short, users_line
+from attnlab.errors import UserError, nearest, note, own_file, reason, short, users_line
 
 _INSIDE = pathlib.Path(__file__).parents[1] / "_shipped"
 SHIPPED = _INSIDE if _INSIDE.is_dir() else pathlib.Path(__file__).parents[2]
 """Where attnlab's own `configs/` and `experiments/` are: inside an installed package, beside it in a clone."""
 
 MANIFEST = "manifest.json"
+WARMUP, STEPS, DECAYING = "schedule.warmup", "training.steps", ("cosine", "linear")
 
 Choice = TypeVar("Choice")
 
@@ -214,3 +217,42 @@ def _line(error: BaseException, path: pathlib.Path) -> str:
     ]
     elsewhere = f": {inner}" if inner and inner.rpartition(":")[0] != short(str(path)) else ""
     return f":{lines[-1]}{elsewhere}" if lines else elsewhere
+
+
+def fitting_warmup(
+    before: Mapping[str, Any], now: Mapping[str, Any], given: Iterable[str]
+) -> int | None:
+    """Returns the config file's `schedule.warmup` (steps), shortened in proportion and noted to the
+    user, if the user's `training.steps` are fewer than this warm-up, the file's are not, the
+    schedule decays and the user has not set the warm-up; else returns None.
+
+    Args:
+      before: settings by full names, as the file has them.
+      now: the same with those of the user.
+      given: the names of the user's, or patterns of names.
+    """
+    numbers: list[Any] = [now.get(WARMUP), now.get(STEPS), before.get(STEPS)]
+    warmup, steps, most = numbers
+    decays = now.get("schedule", now.get("schedule.name")) in DECAYING
+    chosen = any(covers(name, "schedule.warmup") for name in given)
+    if chosen or not decays or {*map(type, numbers)} != {int}:
+        return None
+    if not 0 < steps < warmup <= most:
+        return None
+    shorter: int = warmup * steps // most
+    note(f"training.steps={steps}: the file's schedule.warmup={warmup} gives way, it is {shorter}")
+    return shorter
+
+
+def note_kept_warmup(
+    run: str, before: Mapping[str, Any], now: Mapping[str, Any], overrides: Iterable[str]
+) -> None:
+    """Notes to the user that a run with more steps than the run `run`, whose config it takes, has
+    the same warm-up, unless an override sets it or the schedule does not decay; `before` and `now`
+    are the settings of the two by full names.
+    """
+    warmup, steps, most = now.get(WARMUP), now[STEPS], before[STEPS]
+    chosen = any(covers(text.partition("=")[0], WARMUP) for text in overrides)
+    same = warmup and warmup == before.get(WARMUP) and now["schedule.name"] in DECAYING
+    if same and not chosen and steps > most:
+        note(f"{STEPS}={steps}: {WARMUP}={warmup} is that of {run}, which had {most} steps")

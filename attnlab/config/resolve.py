@@ -4,7 +4,8 @@ and checked object of the class that describes the config.
 They say everything a run depends on: what file and overrides leave out is filled in with the
 defaults of the nodes (`attnlab.config.schema`) and of components, nodes with a `name` (`registry`).
 A string assigned to a component's node, or to its name, puts another component in its place; any
-other text of an override is read by the type of its setting.
+other text of an override is read by the type of its setting. `off_value` tries which text takes out
+of a model, or of its training, what a setting puts in.
 """
 
 import ast
@@ -20,14 +21,12 @@ from ml_collections.config_dict import RequiredValueError
 from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
-from attnlab.config.files import find_file, read_config_file
-from attnlab.config.foreign import key_hint
-from attnlab.config.patterns import covers, hits, is_pattern
+from attnlab.config.files import find_file, fitting_warmup, note_kept_warmup, read_config_file
+from attnlab.config.patterns import covers, hits, is_pattern, key_hint
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
-from attnlab.config.warmup import fitting_warmup, note, note_kept_warmup
-from attnlab.errors import UserError
+from attnlab.errors import UserError, note
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
@@ -358,3 +357,34 @@ def _type_name(kind: type, old: object) -> str:
     of_tuple = f"tuple of {items.pop()}" if len(items) == 1 else "tuple"
     names = {bool: "true or false", type(None): "None", tuple: of_tuple}
     return names.get(kind, kind.__name__)
+
+
+OFF = ("none", "false", "None", "0")
+_ANY = "?"  # what only a setting that takes every text can be
+
+
+def off_value(config: str, name: str, overrides: Sequence[str] = ()) -> object:
+    """Returns the value that switches off the setting `name` of a config file with these overrides,
+    the first of `OFF` that the setting accepts; raises `UserError` if it accepts none or any text,
+    is a pattern, or is off already.
+
+    Raises:
+      UserError: no such setting, it can be none of these, or it is off already.
+    """
+    none = UserError(f"{name} has no value that switches it off; write {name}=VALUE")
+    if is_pattern(name):
+        raise none
+    settings, values = load(config, overrides), {}
+    if not {name, f"{name}.name"} & {*flat(settings)}:
+        prepare(settings, [f"{name}=None"])  # which says what names are near
+    for text in ("", _ANY, *OFF):
+        with contextlib.suppress(UserError):
+            changed = flat(prepare(settings, [f"{name}={text}"] if text else ()))
+            values[text] = changed.get(f"{name}.name", changed.get(name))
+    current = values.pop("")
+    if _ANY in values or not values:
+        raise none
+    text, value = next(iter(values.items()))
+    if value == current:
+        raise UserError(f"{name} is {text} already; there is nothing to take out")
+    return value

@@ -21,7 +21,6 @@ import numpy as np
 
 from attnlab.errors import UserError, visible
 from attnlab.pages import html
-from attnlab.pages.style import RAMPS
 from attnlab.pages.svg import cut
 from attnlab.pages.tables import Table, number
 from attnlab.records.files import write_atomic
@@ -229,7 +228,7 @@ def _page(title: str, examples: Sequence[AtlasExample], meanings: Mapping[str, s
         "step": STEP,
         "ramps": {
             theme: {name: _ramp(stops.split()) for name, stops in ramps.items()}
-            for theme, ramps in RAMPS.items()
+            for theme, ramps in html.RAMPS.items()
         },
         "texts": [[_shown(token) for token in text] for text in texts],
         "meanings": meanings,

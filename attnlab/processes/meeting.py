@@ -18,7 +18,7 @@ from typing import Any
 
 import attnlab
 from attnlab.errors import UserError
-from attnlab.processes.detection import ALONE, Member
+from attnlab.processes import ALONE, Member
 
 PATIENCE = 300.0  # seconds in which all must connect: machines may start minutes apart
 _HELLO = 10  # seconds in which a new connection must say which process it is

@@ -1,26 +1,254 @@
-"""How several processes end together: process 0 hears how each has ended, decides on the cause, and
-prints it in one line.
+"""How several processes work and end together: each forks a process that does the work (`Worker`);
+process 0 hears how each has ended, decides on the cause, and prints it in one line (`Group`).
 
-JAX ends the other processes too, but later and otherwise. After `kill -9` of one of two or three they
-were aborted by SIGABRT with 18 to 47 lines of text: after 110 s (once, JAX 0.10), with
-`heartbeat_timeout_seconds=5` after 0.4 to 15 s (five kills, JAX 0.10 and 0.12, on two busy cores); and so
-short a time may also end a run of which one process has only stalled. Here a closed connection says at
-once which process is gone.
+The parent of the work never loads jax, so no failure of the work can stop it from reporting. When
+JAX loses another process, it aborts with a page of text, or collectives raise or wait forever. So
+the work sends its errors to the parent, which finds the cause before anything is printed.
+
+JAX ends the other processes too, but later and otherwise. After `kill -9` of one of two or three
+they were aborted by SIGABRT with 18 to 47 lines of text: after 110 s (once, JAX 0.10), with
+`heartbeat_timeout_seconds=5` after 0.4 to 15 s (five kills, JAX 0.10 and 0.12, on two busy cores);
+and so short a time may also end a run of which one process has only stalled. Here a closed
+connection says at once which process is gone.
 """
 
+import contextlib
 import dataclasses
+import io
 import math
+import multiprocessing
+import os
 import pathlib
+import pickle
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
-from multiprocessing.connection import wait
-from typing import get_args
+import traceback
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Literal, NoReturn, TextIO, get_args
 
 from attnlab.errors import UserError
-from attnlab.processes.detection import Member
+from attnlab.processes import Member
 from attnlab.processes.meeting import Meeting, receive, send
-from attnlab.processes.worker import Cause, End, Worker
+
+Cause = Literal["done", "lost", "killed", "mistake", "failure", "abort"]
+"""How a process has ended: it came to its end; it is gone with its host or its parent; killed by a
+signal; a `UserError`; any other exception; by a library below Python. The last two may be what
+another process's end has done to it; of several ends the one that comes first here is told.
+"""
+
+_KEPT = 40  # lines of the output of libraries below Python
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """How the work of a process has ended.
+
+    Attributes:
+      cause: see `Cause`.
+      code: exit code of the command.
+      text: the error in a line, or what is known about its cause.
+      details: further lines to show above it (a traceback).
+      error: the exception itself, if it was raised in this process.
+    """
+
+    cause: Cause
+    code: int
+    text: str = ""
+    details: str = ""
+    error: BaseException | None = None
+
+
+class _Remote(Exception):
+    """The traceback of an exception of another process, as text."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class Worker:
+    """Forks a process that does `work`.
+
+    Signals that ask to leave are held back until `passing_signals` is entered.
+
+    Args:
+      work: what to do; its result is the exit code.
+      speaks: whether its output is shown. A silent worker stays after its work until it is stopped.
+
+    Attributes:
+      sources: what becomes ready, for `multiprocessing.connection.wait`, when `hear` has something to
+        read.
+    """
+
+    def __init__(self, work: Callable[[], int], speaks: bool) -> None:
+        """Forks a process that calls `work` and prints only if it `speaks`, with pipes for its end
+        and for the output of libraries below Python; blocks `SIGNALS` in this process.
+        """
+        fork = multiprocessing.get_context("fork")
+        self._messages, sink = fork.Pipe(duplex=False)
+        self._noises, noise = fork.Pipe(duplex=False)
+        self._noise = b""
+        os.set_blocking(self._noises.fileno(), False)
+        # the parent cannot pass a signal on before it knows the worker
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        self._process = fork.Process(target=_work, args=(work, speaks, sink, noise))
+        self._process.start()
+        sink.close()
+        noise.close()
+        ends: list[Connection | int] = [self._messages, self._noises, self._process.sentinel]
+        self.sources = ends
+
+    @contextlib.contextmanager
+    def passing_signals(self) -> Iterator[None]:
+        """Context manager: passes signals that ask this process to leave on to the worker, which
+        knows what to save. Signals since the fork are passed on too.
+        """
+        handlers = {
+            number: signal.signal(number, lambda number, frame: self.signal(number))
+            for number in SIGNALS
+        }
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def signal(self, number: int) -> None:
+        """Sends the worker process a signal, unless it has ended."""
+        if self._process.is_alive() and self._process.pid is not None:
+            os.kill(self._process.pid, number)
+
+    def stop(self, patience: float = 5.0) -> None:
+        """Kills the worker process and waits up to `patience` seconds for its end."""
+        self._process.kill()
+        self._process.join(patience)
+
+    def hear(self) -> End | None:
+        """Reads without waiting what the worker process has sent; returns the `End` of its work
+        that it reports, or later that of the process itself, or None if there is neither.
+        """
+        if not self.sources:
+            return None
+        code = self._process.exitcode  # asked first, since nothing comes after the end
+        with contextlib.suppress(BlockingIOError):
+            if self._noises in self.sources:
+                heard = os.read(self._noises.fileno(), 2**16)
+                self._noise = b"".join((self._noise + heard).splitlines(True)[-_KEPT:])
+                if not heard:
+                    self.sources.remove(self._noises)
+        if self._messages in self.sources and self._messages.poll():
+            try:
+                end: End = pickle.loads(self._messages.recv_bytes())
+                return end
+            except (EOFError, OSError):  # nothing more, or the end came within a message
+                self.sources.remove(self._messages)
+        if code is None:
+            return None
+        self.sources.clear()
+        return self._end_of_code(code)
+
+    def _end_of_code(self, code: int) -> End:
+        """Returns the `End` of a process that has reported none, from its exit code; a negative
+        code is the signal that killed it.
+        """
+        if code >= 0 or -code == signal.SIGABRT:  # a library ended the process
+            text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
+            return End("abort", max(1, code), text, self._noise.decode(errors="replace"))
+        return End("killed", 128 - code if -code in SIGNALS else 1, f"was killed by signal {-code}")
+
+
+def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connection) -> NoReturn:
+    """In the forked process: calls `work`; if it succeeds and `speaks`, sends its `End` through
+    `sink` and exits; if it fails, sends the error's `End`; then, and after a silent success, waits
+    until the parent kills it. Its output below Python goes to the pipe `noise`.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        _redirect(speaks, noise)
+        try:
+            code = work()
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if speaks:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            _send_end(sink, End("done", code))
+            os._exit(code)
+    except BaseException as error:
+        # Ctrl-C comes from the terminal and from the parent
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _send_end(sink, _end_of_error(error))
+    # the parent ends it later: closing its connections now would make the others fail
+    while True:
+        time.sleep(3600.0)
+
+
+def _end_with_parent() -> None:
+    """Waits until the parent process is gone, then kills this process."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _redirect(speaks: bool, noise: Connection) -> None:
+    """Redirects file descriptors 1 and 2 (output of libraries below Python) to the pipe `noise`,
+    while the stdout and stderr of Python itself stay as they are if `speaks`, else go nowhere.
+    """
+    streams = [
+        _copy_stream(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
+        for stream in (sys.stdout, sys.stderr)
+    ]
+    os.dup2(noise.fileno(), 1)
+    os.dup2(noise.fileno(), 2)
+    noise.close()
+    sys.stdout, sys.stderr = streams
+
+
+def _copy_stream(stream: TextIO | None) -> TextIO | None:
+    """Returns a copy of a text stream with a file descriptor of its own, or None for None."""
+    if stream is None:
+        return None
+    options = {
+        name: getattr(stream, name)
+        for name in ("encoding", "errors", "line_buffering", "write_through")
+    }
+    return io.TextIOWrapper(open(os.dup(stream.fileno()), "wb"), **options)
+
+
+def _end_of_error(error: BaseException) -> End:
+    """Returns the `End` that describes an exception and holds it: a plain `UserError` for a mistake
+    (exit code 2) and a `KeyboardInterrupt` (130) without traceback; any other (1) with its
+    traceback as text, which replaces its `__cause__`.
+    """
+    if isinstance(error, UserError):
+        return End("mistake", 2, str(error), error=UserError(str(error)))
+    if isinstance(error, KeyboardInterrupt):
+        return End("killed", 128 + signal.SIGINT, "was interrupted", error=KeyboardInterrupt())
+    details = "".join(traceback.format_exception(error))
+    error.__cause__, error.__context__ = _Remote(details), None
+    text = f"failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return End("failure", 1, text, details, error)
+
+
+def _send_end(sink: Connection, end: End) -> None:
+    """Sends the end to the parent and closes the pipe; leaves the exception itself out if it cannot
+    be pickled.
+    """
+    try:
+        content = pickle.dumps(end)
+        pickle.loads(content)
+    except Exception:
+        content = pickle.dumps(dataclasses.replace(end, error=None))
+    sink.send_bytes(content)
+    sink.close()
+
 
 GRACE = 2.0
 """Seconds after a process has failed in which another's end may turn out to be the reason."""

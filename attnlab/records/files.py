@@ -1,15 +1,17 @@
-"""Writing a run's files: whole replacement, whole appended records, and a full disk told in one
-line.
+"""Writing files: whole replacement, whole appended records, a full disk told in one line; and rows as
+CSV for programs and spreadsheets.
 """
 
 import contextlib
+import csv
 import datetime
 import errno
+import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from attnlab.errors import UserError
 
@@ -202,3 +204,26 @@ def check_folder(flag: str, folder: Path) -> None:
     path = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not path.is_dir():
         raise UserError(f"{flag}={folder}: {path} is not a folder; name another")
+
+
+def csv_text(rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
+    """Returns rows as the text of a CSV file (RFC 4180). A text that a spreadsheet would run as a
+    formula, one that begins with =, +, - or @, gets an apostrophe before it; numbers stay, also
+    those in a text.
+    """
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator=end).writerows([*map(_inert, row)] for row in rows)
+    return buffer.getvalue()
+
+
+def _inert(cell: Any) -> Any:
+    """Returns a table cell; a text that a spreadsheet would run as a formula, since it begins with
+    =, +, - or @ and is no number, gets an apostrophe before it.
+    """
+    if not isinstance(cell, str) or not cell.lstrip().startswith(("=", "+", "-", "@")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -16,7 +16,11 @@ set of the sums of its rows:
 With every row once, the score is the recorded one: to the last bit where rows are counts, else
 (losses) but for rounding in float32. To read it by hand: `items = numpy.load("items.npz")`, then
 `items["accuracy"].sum(axis=0)`. This module needs no jax, and numpy only when arrays are at hand.
-Axis letters: N examples, C columns, R resamples. Sources: Post 2018 (BLEU as sacrebleu computes
+Axis letters: N examples, C columns, R resamples.
+
+A .npz file may be damaged, or written by somebody else: `arrays_of` reads plain arrays alone.
+
+Sources: Post 2018 (BLEU as sacrebleu computes
 it), Popovic 2015 (chrF).
 """
 
@@ -28,11 +32,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError, nearest
-from attnlab.records.arrays import arrays_of
 from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import Damaged
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+def arrays_of(content: bytes) -> "dict[str, np.ndarray]":
+    """Returns the arrays of the .npz file with these bytes, by name; raises Damaged for any other
+    content, and for arrays of Python objects, since unpickling them could run code.
+
+    Raises:
+      Damaged: no .npz file, one of objects (which could run code), or one that cannot be read.
+    """
+    import numpy as np
+
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except Exception as error:  # zipfile, its decoders and numpy's parser raise a dozen kinds
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise Damaged(f"no .npz file of plain arrays: {reason}") from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # bytes, where numpy's mark is not at their head
+            raise Damaged(f"no .npz file of plain arrays: {name!r} is none")
+    return arrays
+
 
 FILE = "items.npz"
 ROUNDING = 1e-5  # tolerance of a score against its rows: a loss is a sum over batches in float32

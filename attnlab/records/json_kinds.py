@@ -4,6 +4,12 @@ counts on. All records are read through here.
 A kind is an annotation: bool, int, float, str, None, Any, Literal, unions, `list[X]`, `tuple[X,
 ...]`, `Mapping[str, X]`, a dataclass (an object with its fields and no others) or a `TypedDict` (an
 object with at least its keys). Three are narrower than Python's.
+
+Records have two formats, each with one version number in its head. A *run* is a folder with
+`manifest.json`, a *sweep* one with `plan.json`; the version that stands there is that of all files
+of the folder. A record without one is of version 1, and a record keeps its version for life: what
+goes on with it adds nothing to what it did not keep from the start. What version 1 may lack, and
+what is made of that, is a table in docs/report.md.
 """
 
 import dataclasses
@@ -14,7 +20,7 @@ import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
 
 from attnlab.errors import UserError
 
@@ -278,3 +284,31 @@ def _is_flatter(value: Any, levels: int) -> bool:
         return True
     members = value.values() if isinstance(value, dict) else value
     return levels > 0 and all(_is_flatter(member, levels - 1) for member in members)
+
+
+RUN, SWEEP = 2, 2
+"""The versions that are written now; all from 1 on are read."""
+
+
+class _Versioned(TypedDict):
+    """What is read of a head before anything else."""
+
+    version: NotRequired[Natural]
+
+
+def versioned(text: str | bytes, newest: int, where: object) -> dict[str, Any]:
+    """Parses the JSON object `text` and returns its fields, with "version" 1 if that is absent;
+    raises `UserError`, with `where` in the message, unless the version is from 1 to `newest`, and
+    `Damaged` if it is no object.
+
+    Raises:
+      Damaged: it is no object.
+      UserError: the version is none that is read here.
+    """
+    fields: dict[str, Any] = {"version": 1, **fit(parsed(text), _Versioned)}
+    if not 1 <= fields["version"] <= newest:
+        raise UserError(
+            f"{where} is of version {fields['version']}, and this attnlab reads 1 to {newest}: use"
+            " the attnlab that wrote it, or another folder"
+        )
+    return fields

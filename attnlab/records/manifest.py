@@ -17,10 +17,9 @@ from attnlab.config.schema import Node
 from attnlab.config.tree import config_hash, differing, flat, is_below
 from attnlab.errors import UserError
 from attnlab.records.files import timestamp, write_atomic
-from attnlab.records.json_kinds import Damaged, Natural, fit, parsed, read_file
+from attnlab.records.json_kinds import RUN, Damaged, Natural, fit, parsed, read_file, versioned
 from attnlab.records.provenance import Changed, Record
 from attnlab.records.sealed import sweep_of
-from attnlab.records.versions import RUN, versioned
 
 _PACKAGES = (
     *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections"),
@@ -74,7 +73,7 @@ class Manifest:
         version 1 it may be None.
       own_code: the user's code, see `attnlab.records.provenance`; in version 1 it may be None.
       pruned: what is left of its states, see `attnlab.training.pruning`; None for all.
-      version: of all records of the run, see `attnlab.records.versions`.
+      version: of all records of the run, see `attnlab.records.json_kinds`.
       parent: of a run that goes on from another one; None for others.
     """
 

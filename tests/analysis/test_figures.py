@@ -1,6 +1,9 @@
-"""Pictures as files for papers: every ending, every script, and no text over another."""
+"""Pictures as files for papers: every ending, every script, and no text over another; curves, costs
+of heads, weights over an image.
+"""
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +12,10 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from attnlab.analysis import curves, figures, labels, maps, overlays
+from attnlab.analysis import figures, labels, maps
 from attnlab.analysis.alignment import Gold
 from attnlab.errors import UserError
+from tests.analysis.test_maps import count, pixels
 
 KINDS = ("map", "arcs", "grid", "layers", "curve", "overlay")
 
@@ -24,9 +28,9 @@ def draw(path: Any, kind: str, tokens: Sequence[str] = "abc", width: float | Non
         "map": (maps.save_map, (weights, tokens, tokens, title, width)),
         "arcs": (maps.save_arcs, (weights, tokens, title, width)),
         "grid": (maps.save_head_grid, (dict.fromkeys(tokens, weights), title, width)),
-        "layers": (curves.save_by_layer, (records, "entropy", title, width or 6.4)),
-        "curve": (curves.save_curve, ({tokens[0]: [(0, 1), (1, 0)]}, title)),
-        "overlay": (overlays.save_overlay, (np.zeros((4, 4, 1), "u1"), weights, tokens[:2], title)),
+        "layers": (figures.save_by_layer, (records, "entropy", title, width or 6.4)),
+        "curve": (figures.save_curve, ({tokens[0]: [(0, 1), (1, 0)]}, title)),
+        "overlay": (figures.save_overlay, (np.zeros((4, 4, 1), "u1"), weights, tokens[:2], title)),
     }
     calls[kind][0](path, *calls[kind][1])
 
@@ -89,7 +93,7 @@ def test_links_heads_and_numbers_stand_at_their_places(monkeypatch: pytest.Monke
     assert heads == {(0, 0): 1, (0, 1): 1, (1, 1): -1}  # (head, row), by the largest of each
     numbers = (("a", 0.5), ("a", 2.0), ("b", 1.0), ("b", np.nan))
     records = [{"place": name, "cost": y, "interval": (0, y)} for name, y in numbers]
-    marks = figure_of(monkeypatch, curves.save_by_layer, records, "cost").axes[0].collections
+    marks = figure_of(monkeypatch, figures.save_by_layer, records, "cost").axes[0].collections
     dots = [[round(x), y] for dots in marks[2::3] for x, y in dots.get_offsets()]
     bars = [bar[:, 1].tolist() for bars in marks[::3] for bar in bars.get_segments()]
     assert (dots, bars) == ([[0, 0.5], [0, 2], [1, 1]], [[0, 0.5], [0, 2], [0, 1]])
@@ -117,3 +121,109 @@ def test_a_script_without_a_font_is_named_in_one_line(
     assert labels.label("aध注") == "a\\u0927\\u6ce8" and labels.label("ध") == "\\u0927"
     devanagari, cjk = capsys.readouterr().err.splitlines()
     assert "no font for Devanagari: pip install 'attnlab[fonts]'" in devanagari and "CJK" in cjk
+
+
+BLUE = (0x1F / 255, 0x77 / 255, 0xB4 / 255)
+
+
+def test_a_curve_is_drawn_with_every_series(tmp_path: Path) -> None:
+    series = {
+        "train $\\frac{$": [(i, 5 / (1 + i)) for i in range(50)],
+        "_valid": [(0, 5.0), (40, float("nan")), (49, 1.0)],
+        "empty": [],
+    }
+    figures.save_curve(tmp_path / "loss.png", series, "run_1 $\\frac{$")
+    figures.save_curve(tmp_path / "nothing.png", {})
+    picture = pixels(tmp_path / "loss.png")
+    assert count(picture, BLUE) > 300
+    assert (tmp_path / "nothing.png").stat().st_size > 1000
+
+
+def test_bars_reach_from_the_lower_to_the_upper_end(tmp_path: Path) -> None:
+    """Rows that hold the colour of the line: many more with a long bar than with none."""
+    points = {"one": [(1.0, 0.5), (2.0, 0.5), (8.0, 0.5)]}
+    figures.save_curve(tmp_path / "none.png", points, doubling=True)
+    bars = {"one": [(0.5, 0.5), (0.0, 1.0), (0.5, 0.5)]}
+    figures.save_curve(tmp_path / "bars.png", points, bars=bars, doubling=True)
+    plain, barred = (pixels(tmp_path / f"{name}.png") for name in ("none", "bars"))
+    # blue, a half-transparent bar included
+    rows = [
+        (picture[..., 2] - picture[..., 0] > 0.2).any(axis=1).sum() for picture in (plain, barred)
+    ]
+    assert rows[1] > 5 * rows[0]
+
+
+def records(*rows: tuple[str, int | None, str, float]) -> list[dict[str, Any]]:
+    """Costs of parts, as a table of ablations has them."""
+    return [dict(zip(("place", "head", "kind", "cost"), row, strict=True)) for row in rows]
+
+
+def texts_of(picture: Path) -> str:
+    """The texts of an SVG, in their order."""
+    return " ".join(re.findall("<!-- (.*?) -->", picture.read_text()))
+
+
+def test_costs_of_heads_are_cells_with_their_numbers(tmp_path: Path) -> None:
+    """Layers may have other numbers of heads; the scale is that of heads, whatever a layer costs."""
+    costs = records(
+        ("first/attention/heads", 0, "zero", 0.25),
+        ("first/attention/heads", 0, "mean", 77.0),
+        ("first/attention/layer", None, "zero", 33.0),
+        ("second/attention/heads", 0, "zero", 0.0),
+        ("second/attention/heads", 1, "zero", -0.25),
+    )
+    figures.save_costs(tmp_path / "costs.svg", costs, title="costs")
+    numbers = "0.25 33.00 0.00 -0.25"
+    expected = f"0 1 layer first/attention second/attention {numbers} costs"
+    assert texts_of(tmp_path / "costs.svg") == expected
+    figures.save_costs(tmp_path / "costs.png", costs)
+    picture = pixels(tmp_path / "costs.png")
+    dark_red, dark_blue = (0x67 / 255, 0, 0x1F / 255), (0x05 / 255, 0x30 / 255, 0x61 / 255)
+    assert 1.7 < count(picture, dark_blue) / count(picture, dark_red) < 2.3
+    with pytest.raises(ValueError, match="no record is of the kind 'uniform'"):
+        figures.save_costs(tmp_path / "none.png", costs, "uniform")
+
+
+def test_costs_that_are_infinite_have_no_number_and_tiny_ones_few_digits(tmp_path: Path) -> None:
+    costs = records(
+        ("first/heads", 0, "zero", float("inf")),
+        ("first/heads", 1, "zero", 3e-9),
+        ("first/layer", None, "zero", 1.5),
+    )
+    figures.save_costs(tmp_path / "costs.svg", costs)
+    assert texts_of(tmp_path / "costs.svg") == "0 1 layer first 0.0000 1.5000"
+
+
+def test_weights_lie_over_their_part_of_the_image(tmp_path: Path) -> None:
+    import matplotlib
+
+    image = np.full((10, 20, 3), 255, np.uint8)
+    weights = np.zeros((2, 2, 4))
+    weights[0, 1, 0] = 0.25  # at the bottom, on the left
+    figures.save_overlay(tmp_path / "new" / "one.png", image, weights, ["word", "<b$"], "title $")
+    picture = pixels(tmp_path / "new" / "one.png")
+    colours = 0.6 * matplotlib.colormaps["inferno"]([1.0, 0.0])[:, :3] + 0.4
+    hot, cold = (np.all(np.abs(picture[..., :3] - one) < 0.02, axis=-1) for one in colours)
+    rows, columns = np.nonzero(hot)
+    assert len(rows) > 500
+    places = np.nonzero(cold[:, : picture.shape[1] * 2 // 3])  # of the first panel of weights
+    assert 6 < len(places[0]) / len(rows) < 8  # one of eight parts is hot
+    assert rows.min() > np.median(places[0]) and columns.max() < np.median(places[1])
+
+
+def test_so_many_rows_are_drawn_and_not_more(tmp_path: Path) -> None:
+    image = np.zeros((4, 4, 1), np.uint8)
+    sizes = []
+    for number in (figures.PANELS, figures.PANELS + 1):
+        weights = np.full((number, 2, 2), np.nan)
+        names = [str(row) for row in range(number)]
+        figures.save_overlay(tmp_path / "one.png", image, weights, names)
+        sizes.append(pixels(tmp_path / "one.png").shape)
+    assert sizes[0] == sizes[1]
+
+
+def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+    for channels, number, rows in ((2, 1, 1), (3, 1, 2), (3, 0, 0)):
+        image, weights = np.zeros((4, 4, channels), np.uint8), np.zeros((number, 2, 2))
+        with pytest.raises(ValueError, match="expected"):
+            figures.save_overlay(tmp_path / "one.png", image, weights, ["x"] * rows)

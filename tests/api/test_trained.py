@@ -1,4 +1,6 @@
-"""A trained run gives as values in Python what the commands print."""
+"""A trained run gives as values in Python what the commands print, and the maps of a text as a
+notebook shows them.
+"""
 
 import dataclasses
 import json
@@ -12,8 +14,11 @@ import numpy as np
 import pytest
 
 import attnlab
+from attnlab.api.maps import MEANINGS, atlas_example
 from attnlab.data.generated_pairs import Dates
+from attnlab.systems.protocol import AttentionMap
 from attnlab.tasks import scoring
+from attnlab.tasks.maps import Chosen, ImageExample
 from tests.commands.tiny import Runs, run_command
 
 TEXTS = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
@@ -158,3 +163,29 @@ def test_a_task_that_answers_another_number_of_texts_is_found(run: attnlab.Run, 
     task: Any = SimpleNamespace(respond=lambda params, texts: [[]] * count)
     with pytest.raises(ValueError, match="zip"):
         dataclasses.replace(run, task=task).respond(["a", "", "b"])
+
+
+def test_a_notebook_shows_an_atlas(run: attnlab.Run, tmp_path: Path) -> None:
+    """All maps in a frame; saved, with the arrays beside it."""
+    text = ("4.5.1999", "1999-05-04")
+    maps = run.maps(*text)
+    with pytest.raises(attnlab.UserError, match="has no map of kind"):
+        run.maps(*text, chosen=Chosen(kinds=("effective",)))
+    shown = maps._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;') and "attention" in shown
+    maps.save(tmp_path / "atlas.html")
+    assert "4.5.1999" in (tmp_path / "atlas.html").read_text()
+    saved = np.load(tmp_path / "maps.npz")["0/attention"]
+    np.testing.assert_array_equal(saved, maps["attention"].weights)
+
+
+def test_an_image_is_under_the_maps_of_its_places() -> None:
+    image = np.zeros((4, 6, 3), np.uint8)
+    system = SimpleNamespace(between=lambda name: ("hops", "image"), map_sides=("hops", ""))
+    task = SimpleNamespace(system=system, grid=None)
+    map_ = AttentionMap(np.full((1, 1, 6), 1 / 6), ["hop 1"], [str(n) for n in range(6)])
+    example = atlas_example(task, ImageExample("x.png", image, "cat"), {"glance": map_}, "run")
+    (part,) = example.maps
+    assert (example.title, example.model, part.grid) == ("x.png  ->  cat", "run", (2, 3))
+    assert part.statistics.keys() == MEANINGS.keys()
+    np.testing.assert_allclose(part.statistics["entropy"], [np.log(6)])

@@ -1,5 +1,11 @@
-"""Training from Python: numbers as they are recorded, loops of one's own, functions that fail."""
+"""Training from Python: numbers as they are recorded, loops of one's own, functions that fail, which
+folder is a run. A sweep from Python: records of the report, and the command's one line where it is
+refused.
+"""
 
+import io
+import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,12 +16,17 @@ import attnlab
 from attnlab import config as configs
 from attnlab import progress
 from attnlab.analysis.work import flops
-from attnlab.api.training import Training
+from attnlab.api.training import Training, existing_run
 from attnlab.errors import UserError
+from attnlab.experiments.report.contents import gather
+from attnlab.experiments.report.export import as_json
 from attnlab.pages.tables import scaled
+from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
 from attnlab.training.checkpoints import Checkpoints
 from tests.commands.tiny import SHARED, SMALL
+from tests.experiments.synthetic import sweep
+from tests.refusals import check_refused
 
 CONFIG = "configs/translation.py:rnnsearch"
 OVERRIDES: dict[str, Any] = {
@@ -138,3 +149,65 @@ def test_bad_input_is_one_line(
         attnlab.begin(config, overrides, metrics=metrics, workdir=tmp_path / "run")
     with pytest.raises(UserError, match="is not empty and holds no run"):
         attnlab.begin(configs.load(CONFIG, []), OVERRIDES, workdir=tmp_path)
+
+
+def test_rows_and_verdict_are_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the command reports on its way is shown, also where stderr is not that of the process."""
+    directory = sweep(tmp_path)
+    (directory / "report.json").write_text(as_json(gather(directory)))
+    wide = "x" * 100_000  # more than a pipe holds
+    program = f"import sys; print({wide!r}); print(*sys.argv[1:], sep='\\n', file=sys.stderr)"
+    monkeypatch.setattr("attnlab.api.training._COMMAND", program)
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    found = attnlab.sweep(
+        "e.py", {"training.steps": 3}, directory=directory, flags="--slots=1 '--seeds=2'"
+    )
+    assert capfd.readouterr().err == ""
+    assert shown.getvalue().splitlines() == [
+        "sweep",
+        "e.py",
+        f"--dir={directory}",
+        "--config.training.steps=3",
+        "--slots=1",
+        "--seeds=2",
+    ]
+    report = json.loads((directory / "report.json").read_text())
+    assert [row["name"] for row in found.rows] == [row["name"] for row in report["rows"]]
+    assert found.trials and all("scores" in trial for trial in found.trials)
+    (directory / "report.html").write_text('<table class="wide">')
+    assert 'srcdoc="&lt;table class=&quot;wide&quot;&gt;"' in found._repr_html_()
+    assert "verdict=" in repr(found) and "trials" not in repr(found)
+    with pytest.raises(UserError, match="no report was written"):  # the earlier one is not it
+        attnlab.sweep("e.py", directory=directory, flags="--dry-run")
+
+
+def test_a_refusal_is_the_line_of_the_command(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^(?!.*error: ).*none\.py"):
+        attnlab.sweep(tmp_path / "none.py", directory=tmp_path / "sweep")
+    with pytest.raises(UserError, match="no report was written; the command: A"):
+        attnlab.sweep(tmp_path / "none.py", directory=tmp_path / "sweep", flags="--help")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_which_folder_is_new_which_a_run_and_which_neither(tmp_path: Path) -> None:
+    """What a kill before the manifest leaves is no run and not in the way; anything else in the
+    folder is somebody's.
+    """
+    config = configs.load(CONFIG, ["training.steps=7"])
+    (run := tmp_path / "run").mkdir()
+    Manifest.build(config, devices={}, data={}, command=[]).write(run)
+    manifest = existing_run(run)
+    assert manifest is not None and manifest.config["training"]["steps"] == 7
+    begun = tmp_path / "begun"
+    assert existing_run(begun) is None
+    (begun / "vocabulary").mkdir(parents=True)
+    (begun / "code").mkdir()
+    for name in (".lock", ".manifest.json.tmp"):
+        (begun / name).write_text("")
+    assert existing_run(begun) is None
+    (begun / "thesis.tex").write_text("")
+    words = "is not empty and holds no run .thesis.tex is there.; name a new or empty folder"
+    check_refused(words, existing_run, begun)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands.tiny import completed, refused, run_command
 from tests.data.test_chat import TEMPLATE
-from tests.test_pretrained_page import TEXT, gpt2
+from tests.test_doc_pages import TEXT, gpt2
 from tests.weights import models
 
 

@@ -1,4 +1,14 @@
-"""`launch.py list` names every component, and says of each what it is, has and costs."""
+"""`launch.py list` names every component, and says of each what it is, has and costs; and what
+components say of themselves, as text, where no component of the page docs/mechanisms.md shows it:
+the rest is on that page, which `test_catalogue.py` compares with the code.
+
+    a = b
+
+Args:
+  width: of a rule.
+
+  height: no argument's meaning, since the section is over.
+"""
 
 import dataclasses
 import pathlib
@@ -8,6 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from attnlab.attention.protocol import Capabilities
 from attnlab.commands import listing
 from attnlab.commands.catalogue import page
 from attnlab.config import find_file
@@ -149,3 +160,31 @@ def test_attnlabs_own_files_are_listed_from_any_folder_by_the_names_that_find_th
     for file in ("configs/translation.py", "experiments/quickstart.py"):
         assert f"\n{file} " in listed(file.partition("/")[0])
         assert find_file(file, "file").is_file()
+
+
+PLAIN = "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions embedding"
+
+
+def rule(width: int = 3, height: int = 4) -> None:
+    """A function."""
+
+
+class Priced:
+    """Has its own formula.
+
+        c = d
+
+    Cost: nothing.
+
+    Attributes:
+      width: takes
+        two lines.
+    """
+
+
+def test_a_bounded_length_a_function_and_a_class_with_its_cost() -> None:
+    """A function has no formula, though its module, which explains its arguments, may have some."""
+    assert listing.capability_names(Capabilities(max_length=7)) == f"{PLAIN}, up to 7 keys"
+    fields = [dataclasses.astuple(field) for field in listing.settable_fields(rule)]
+    assert fields == [("width", "3", "of a rule."), ("height", "4", "")]
+    assert (listing.formula(rule), listing.formula(Priced)) == ("", "c = d")

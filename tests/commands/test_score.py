@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 import attnlab
 from attnlab.commands import score
 from tests.commands.tiny import refused, run_command
-from tests.test_pretrained_page import gpt2
+from tests.test_doc_pages import gpt2
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scores.md").read_text()
 QUESTIONS = re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)[0]

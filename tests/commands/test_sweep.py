@@ -1,5 +1,5 @@
-"""`sweep` refuses in one line what it cannot do, and says what it will do; a real sweep is in
-tests/experiments/test_swept.py.
+"""`sweep` refuses in one line what it cannot do, and says what it will do; what its flags mean. A real
+sweep is in tests/experiments/run/test_swept.py.
 """
 
 import dataclasses
@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from attnlab.commands import Parser, sweep
+from attnlab.commands import Parser, sweep, sweep_flags
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid, report
 from attnlab.experiments import run as running
 from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import outlook, slots
+from attnlab.experiments.run import Part, WorkOptions, outlook, slots
 from attnlab.experiments.run.selection import Choice, freeze, wanted
 from tests.commands.tiny import completed, refused, run_command
 from tests.experiments import plans, real, stub
+from tests.refusals import check_refused
 
 FLAGS = {
     "--retry-faild": "unknown flag --retry-faild; did you mean '--retry-failed'",
@@ -203,3 +204,32 @@ def test_a_dry_run_counts_what_will_run(tmp_path: Path, monkeypatch: pytest.Monk
         "8 trials: seeds 0, 1, 2, 3; 4 of them have settled before; the choice is frozen"
         " (additive, general), so 8 trials of candidates that were not chosen are left out"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("2", (0, 1)), ("1", (0,)), ("0,1,2", (0, 1, 2)), ("7,", (7,)), ("3,1", (3, 1)), (None, ())],
+)
+def test_a_single_number_says_how_many_seeds(given: str | None, meant: tuple[int, ...]) -> None:
+    assert sweep_flags.seeds(given) == meant
+
+
+@pytest.mark.quick
+def test_where_a_sweep_is_kept_unless_told() -> None:
+    assert sweep_flags.default_directory("experiments/quickstart.py") == "runs/quickstart"
+    words = "runs/bottleneck-my-own-folder"
+    assert sweep_flags.default_directory("experiments/bottleneck.py:my/own folder") == words
+
+
+@pytest.mark.parametrize("given", ["0", "1001", "many", "1,x"])
+def test_seeds_that_are_none(given: str) -> None:
+    check_refused(f"--seeds={given}: expected", sweep_flags.seeds, given)
+
+
+def test_what_workers_are_told() -> None:
+    parser = Parser()
+    sweep_flags.add_running(parser)
+    assert sweep_flags.work_options(parser.parse_args([])) == WorkOptions()
+    flags = ["--trial-timeout=1.5", "--accept-cores", "--only=a,b*", "--grace=300"]
+    wanted = WorkOptions(Part(("a", "b*")), limit=90.0, grace=300.0, accept_cores=True)
+    assert sweep_flags.work_options(parser.parse_args(flags)) == wanted

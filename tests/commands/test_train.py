@@ -1,9 +1,12 @@
-"""The train command goes from a config to pictures and leaves what the README promises. With any part
-in any slot: tests/tasks/test_configs.py; with a user's own: tests/test_extension.py.
+"""The train command goes from a config to pictures and leaves what the README promises; with
+`--dry-run` it says what a run will take, and writes nothing. `continue` goes from a folder to a
+longer run. With any part in any slot: tests/tasks/test_configs.py; with a user's own:
+tests/test_extension.py.
 """
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,12 @@ from attnlab import config as configs
 from attnlab.api.training import default_workdir
 from attnlab.errors import UserError
 from attnlab.records import attempts
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
-from attnlab.records.stream import read_records
+from attnlab.records.stream import BEFORE, read_records
 from attnlab.records.tracking import Tracking
 from attnlab.training import loop
+from attnlab.training.parent import lineage_of
 from tests.commands.tiny import Runs, arguments, completed, refused, run_command
 from tests.experiments.report.trackers.offline import stand_in, wandb_told
 from tests.experiments.synthetic import sweep
@@ -105,11 +110,7 @@ def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
     ],
 )
 def test_an_error_after_the_beginning_is_left_in_the_status(
-    error: BaseException,
-    state: str,
-    reached: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException, state: str, reached: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One before it leaves no record."""
 
@@ -195,3 +196,127 @@ def test_a_tracker_is_refused_before_anything_begins(tmp_path: Path, command: li
     folder = [str(directory)] if command == ["work"] else [f"--dir={directory / 'new'}"]
     assert "mlflow:http://HOST:PORT" in refused(*command, *folder, "--track=mlflow:file.db")
     assert not (directory / "tracking.json").exists() and not (directory / "new").exists()
+
+
+def test_what_a_run_takes(tmp_path: Path) -> None:
+    workdir = tmp_path / "run"
+    ended = completed([*arguments("rnnsearch", workdir), "--dry-run"])
+    lines = dict(line.rsplit("  ", 1) for line in ended.out.splitlines() if "  " in line)
+    lines = {name.strip(): value.strip() for name, value in lines.items()}
+    parameters = re.findall(r"^(\w+) +([\d,]+)$", ended.out.partition("what it takes")[0], re.M)
+    numbers = {name: int(number.replace(",", "")) for name, number in parameters}
+    assert numbers.pop("all") == sum(numbers.values())
+    for name in ("parameters", "optimizer", "peak, on each device", "FLOPs of a step", "12 steps"):
+        assert name in lines, ended.out
+    assert lines["largest batch"].startswith("16x")
+    assert "only the largest of the first 12 batches" in ended.out
+    assert not workdir.exists()
+    assert max(map(len, ended.out.splitlines())) <= 100
+
+
+LONGER = "--config.training.steps=15"
+
+
+def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -> None:
+    """The manifest says where the data begins; the same command again, of a run that has ended,
+    changes nothing; another RUN is refused.
+    """
+    parent, _ = runs("rnnsearch")
+    words = ["continue", str(parent), f"--workdir={tmp_path / 'new'}", LONGER]
+    words += ["--config.batch.size=8", "--config.schedule.peak=1e-4"]
+    ended = completed(words)
+    assert f"goes on from step 12 of {parent}; its data begins at step 12 with its" in ended.err
+    assert "own plan; no score is compared with one of before" in ended.err
+    manifest, old = Manifest.read(tmp_path / "new"), Manifest.read(parent)
+    assert manifest.parent == {
+        "workdir": str(parent),
+        "config_hash": old.config_hash,
+        "step": 12,
+        "data_from": 12,
+        "before": [],
+        "joined": False,
+        "trial": None,
+    }
+    metrics = tmp_path / "new" / "metrics.jsonl"
+    assert {record["step"] for record in read_records(metrics)} == {15}
+    assert (tmp_path / "new" / BEFORE).read_bytes() == (parent / "metrics.jsonl").read_bytes()
+    content = metrics.read_bytes()
+    again = run_command(words)
+    assert again.code == 0 and metrics.read_bytes() == content
+    words[1] = str(tmp_path / "other")
+    assert f'training.after: saved "{parent}", wanted' in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "training.steps=12, and {run} is at step 12 already; take more"),
+        ([LONGER, "--from-step=5"], "the steps"),
+        ([LONGER, "--from-step=last"], "--from-step: 'last' is no"),
+        ([LONGER, "--config.system.maxout=8"], "another config: system.maxout: saved 6, wanted 8"),
+        ([LONGER, "--config.training.clip=0"], "training.clip: saved 1.0, wanted 0.0"),
+        ([LONGER, "--config.checkpoint.by=accuracy"], "checkpoint.by: saved"),
+        ([LONGER, "--workdir={run}"], 'training.after: saved "", wanted'),
+        ([LONGER, "--config=configs/translation.py:rnnsearch"], "--config: the config is that of"),
+    ],
+)
+def test_what_may_not_change_is_refused_by_name(
+    flags: list[str], words: str, runs: Runs, tmp_path: Path
+) -> None:
+    parent, _ = runs("rnnsearch")
+    flags = [flag.format(run=parent) for flag in flags]
+    ended = refused("continue", str(parent), f"--workdir={tmp_path / 'new'}", *flags)
+    if "the steps" in words:  # which are there depends on the best
+        assert "name one of those, as FOLDER@STEP" in ended
+    else:
+        assert words.format(run=parent) in ended
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "words"),
+    [
+        ("a@12", [], "reads such a name otherwise"),
+        ("a{seed}", [], "reads such a name otherwise"),
+        ("a@8", ["--from-step=12"], ""),
+    ],
+)
+def test_a_dry_run_of_a_run_that_goes_on_counts_its_own_steps(
+    name: str, flags: list[str], words: str, runs: Runs, tmp_path: Path
+) -> None:
+    """Also with a batch of its own, whose plan begins there; names that would be read otherwise
+    are refused.
+    """
+    parent = tmp_path / name
+    parent.symlink_to(runs("rnnsearch")[0])
+    flags = ["continue", str(parent), f"--workdir={tmp_path / 'new'}", LONGER, "--dry-run", *flags]
+    flags += ["--config.batch.size=8"]
+    if words:
+        assert words in refused(*flags)
+        return
+    ended = completed(flags)
+    assert "\n3 steps " in ended.out and "first 3 batches after step 12," in ended.out
+    assert re.search("largest batch +8x", ended.out)
+
+
+def test_scores_of_other_rows_are_not_compared_and_a_trial_behind_is_known(
+    runs: Runs, tmp_path: Path
+) -> None:
+    (tmp_path / "plan.json").touch()
+    trial = tmp_path / "trials" / "base" / "seed0"
+    trial.parent.mkdir(parents=True)
+    trial.symlink_to(runs("rnnsearch")[0])
+    manifest = Manifest.read(trial)
+    for changes, joined in (([], True), (["training.evaluate_rows=4"], False)):
+        changes = [f"training.after={trial}", "training.steps=15", *changes]
+        lineage = lineage_of(configs.prepare(configs.from_dict(manifest.config), changes))
+        assert lineage is not None and lineage["joined"] is joined and lineage["data_from"] == 0
+        assert lineage["trial"] == str(trial)
+    with RunLock(trial), pytest.raises(UserError, match=r"training.after=.* is at work \(pid"):
+        lineage_of(configs.prepare(configs.from_dict(manifest.config), changes))
+
+
+def test_no_run_is_one_line(tmp_path: Path) -> None:
+    words = "continue", str(tmp_path / "none")
+    assert "no --workdir given; name the new folder" in refused(*words)
+    assert "holds no run; name the folder" in refused(*words, f"--workdir={tmp_path / 'new'}")

@@ -1,15 +1,19 @@
-"""A pattern sets all settings of a kind, in any order with full names; else one line refuses it."""
+"""A pattern sets all settings of a kind, in any order with full names; else one line refuses it.
+Other frameworks' words lead to settings that there are. The value that switches a setting off, or
+one line that says why there is none.
+"""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attnlab import config as configs
-from attnlab.config.patterns import covers, is_dotted_name
-from attnlab.config.warmup import note
-from attnlab.errors import UserError
+from attnlab.config.patterns import FOREIGN_NAMES, covers, is_dotted_name, settings_meant
+from attnlab.errors import UserError, note
+from tests.refusals import check_refused
 
 TRANSFORMER = "configs/translation.py:transformer"
 ENCODER = "system.encoder_attention.dropout=0.3"
@@ -147,3 +151,67 @@ def test_which_names_a_pattern_stands_for(pattern: str, name: str, stands: bool)
 def test_the_names_of_patterns() -> None:
     assert all(map(is_dotted_name, ("a.*.b", "a.**.b", "a.*b")))
     assert not any(map(is_dotted_name, ("", "*.a", "a..b", "a.?", None)))
+
+
+WORDS = [
+    ("optimizer.lr", "schedule.peak"),
+    ("lr", "schedule.peak"),
+    ("training.learning_rate", "schedule.peak"),
+    ("optimizer.learning-rate", "schedule.peak"),
+    ("system.heads", "system.cross_attention.heads"),
+    ("system.n_head", "system.cross_attention.heads"),
+    ("system.d_model", "system.width"),
+    ("training.epochs", "training.steps"),
+    ("training.batch_size", "batch.size"),
+    ("vocab_size", "vocabulary.size"),
+    ("training.schedule.warmup", "schedule.warmup"),
+    ("training.dropout", "system.dropout"),
+    ("training.weight_decay", "optimizer.weight_decay"),
+]
+
+
+@pytest.mark.parametrize(("word", "setting"), WORDS)
+def test_what_others_call_a_setting(word: str, setting: str) -> None:
+    with pytest.raises(UserError, match=f"did you mean '{setting}'"):
+        configs.load(TRANSFORMER, ["optimizer=adamw", f"{word}=1"])
+
+
+def test_every_meaning_is_a_setting() -> None:
+    full = set[str]()
+    for file in ("translation.py:transformer", "language_modelling.py", "translation.py:rnnsearch"):
+        full |= {*configs.flat(configs.load(f"configs/{file}", ["optimizer=adamw"]))}
+    for word, patterns in FOREIGN_NAMES.items():
+        for pattern in patterns:
+            assert any(covers(pattern, name) for name in full), (word, pattern)
+        assert settings_meant(f"x.{word}", full), word
+
+
+NONE = "has no value that switches it off; write"
+
+
+@pytest.mark.quick
+def test_a_setting_is_off_in_the_form_it_has() -> None:
+    off = {"system.positions": "none", "system.norm": "none", "system.scaled_embedding": False}
+    off |= {"system.dropout": 0.0, "schedule.warmup": 0, "system.hidden_dropout": None}
+    for name, value in off.items():
+        actual = configs.off_value(TRANSFORMER, name, ("system.hidden_dropout=0.2",))
+        assert actual == value and type(actual) is type(value)
+
+
+WITHOUT_OFF = [
+    ("system.positons", "did you mean 'system.positions'"),
+    ("system.layers", f"system.layers {NONE} system.layers=VALUE"),
+    ("pretrained.folder", NONE),  # any text is a folder
+    ("system.**.dropout", NONE),
+    ("training", "is a group of settings"),
+    ("system.remat", "system.remat is false already"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), WITHOUT_OFF)
+def test_what_cannot_be_switched_off_is_named(
+    name: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note.cache_clear()
+    check_refused(re.escape(message), configs.off_value, TRANSFORMER, name)
+    assert capsys.readouterr().err == ""

@@ -1,4 +1,6 @@
-"""A page and its parts."""
+"""A page and its parts, its style sheet and its script."""
+
+import re
 
 import pytest
 
@@ -36,3 +38,15 @@ def test_a_whole_page_leaves_out_what_is_empty() -> None:
     assert made.startswith("<!doctype html>")
     # which finds what it works on
     assert made.count("<script>") == 1 and made.index("<p>two</p>") < made.index("<script>")
+
+
+@pytest.mark.quick
+def test_nothing_is_loaded_and_every_colour_and_variable_is_there() -> None:
+    for text in (html.STYLE, html.SCRIPT):
+        assert not re.search(r"https?:|//|@import|url\(|</|fetch|eval|innerHTML", text)
+        assert text.count("{") == text.count("}") and text.isascii() and text.endswith("\n")
+
+    for place, colour in enumerate(html.COLOURS):
+        assert f".c{place} {{ color: {colour}; }}" in html.STYLE
+    used, given = (re.findall(form, html.STYLE) for form in (r"var\((--\w+)\)", r"(--\w+):"))
+    assert {*used} == {*given}

@@ -1,4 +1,6 @@
-"""Tables as text in cells."""
+"""Tables as text in cells; Markdown and LaTeX of one whose cells hold every sign that means something
+there.
+"""
 
 import pytest
 
@@ -38,3 +40,45 @@ TEXTS = [
 @pytest.mark.parametrize(("made", "text"), TEXTS)
 def test_numbers_as_text(made: str, text: str) -> None:
     assert made == text
+
+
+TABLE = tables.Table(
+    "a_b | c",
+    ("variant", "n", "x"),
+    (("one|two_*<b>", "3", "-"), ("[50 % & \\more", "-4", "")),
+    numbers=frozenset((1,)),
+    strong=frozenset((1,)),
+    notes=("p < 0.05 #1\x1b",),
+)
+
+
+@pytest.mark.quick
+def test_markdown() -> None:
+    assert tables.markdown(TABLE).splitlines() == [
+        r"## a\_b \| c",
+        "",
+        "| variant | n | x |",
+        "| --- | ---: | --- |",
+        r"| one\|two\_\*\<b> | 3 | - |",
+        r"| **\[50 % \& \\more** | **-4** |  |",
+        "",
+        r"p \< 0.05 #1␛",
+    ]
+
+
+@pytest.mark.quick
+def test_latex() -> None:
+    assert tables.latex(TABLE).splitlines() == [
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{a\_b $|$ c. p $<$ 0.05 \#1␛}",
+        r"\begin{tabular}{lrl}",
+        r"\toprule",
+        r"variant & n & x \\",
+        r"\midrule",
+        r"one$|$two\_*$<$b$>$ & 3 & -- \\",
+        r"\textbf{{[}50 \% \& \textbackslash{}more} & \textbf{$-$4} &  \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]

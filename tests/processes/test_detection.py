@@ -2,6 +2,7 @@
 own detection.
 """
 
+import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,8 +10,7 @@ import pytest
 from jax._src.clusters import ClusterEnv
 
 from attnlab.errors import UserError
-from attnlab.processes import detection
-from attnlab.processes.detection import Member, find
+from attnlab.processes import Member, find
 
 SRUN = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}
 SRUN |= {"SLURM_STEP_NODELIST": "gpu[03-04]", "SLURM_PROCID": "2", "SLURM_LOCALID": "0"}
@@ -25,7 +25,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "1"}
 
 @pytest.fixture(autouse=True)
 def no_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 def of(monkeypatch: pytest.MonkeyPatch, flags: str, environ: Mapping[str, str]) -> Member | None:
@@ -142,7 +142,7 @@ def test_jax_is_asked_beside_the_library_of_tpus(
     """A pod slice has several hosts; on one host, and where nobody answers, the process is
     alone.
     """
-    monkeypatch.setattr(detection.importlib.util, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "libtpu")
     detected(monkeypatch, ("10.0.0.5:8482", 4, 3, None))
     assert of(monkeypatch, "", {}) == Member("10.0.0.5", 8482, 4, 3)
     detected(monkeypatch, ("10.0.0.5:8482", 1, 0, None))

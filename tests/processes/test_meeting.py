@@ -11,8 +11,7 @@ import pytest
 
 import attnlab
 from attnlab.errors import UserError
-from attnlab.processes import meeting
-from attnlab.processes.detection import Member
+from attnlab.processes import Member, meeting
 from attnlab.processes.meeting import Meeting, is_open, meet, open_link, receive, send
 
 WHO, ONE = "process 1 on .* was started", "--processes=1"

@@ -1,5 +1,8 @@
-"""Whole replacements and whole records."""
+"""Whole replacements and whole records; cells of a CSV file come back as they were, and no spreadsheet
+runs one.
+"""
 
+import csv
 import errno
 import os
 import pwd
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.records.files import AppendOnly, expanded, timestamp, write_atomic
+from attnlab.records.files import AppendOnly, csv_text, expanded, timestamp, write_atomic
 from tests.refusals import check_refused
 
 
@@ -191,3 +194,22 @@ def test_a_partly_written_record_is_a_full_disk(tmp_path: Path) -> None:
 def test_timestamp_is_utc() -> None:
     """ISO 8601, to the second, with its offset."""
     assert timestamp().endswith("+00:00") and len(timestamp()) == 25
+
+
+CELLS = [
+    ("=1+1", "'=1+1"),
+    ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+    ("@SUM(A1)", "'@SUM(A1)"),
+    ("\t=1", "'\t=1"),
+    ("-0.5", "-0.5"),
+    (-2, "-2"),
+    ('a "b", =c', 'a "b", =c'),
+]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("cell", "read"), CELLS)
+def test_cells(cell: Any, read: str) -> None:
+    text = csv_text([("name", "n"), (cell, 1)])
+    assert [*csv.reader(text.splitlines(keepends=True))] == [["name", "n"], [read, "1"]]
+    assert text.endswith(",1\r\n") and csv_text([("a",)], "\n") == "a\n"

@@ -1,8 +1,10 @@
 """Examples one by one: scores of drawn test sets against sacrebleu's, counts by hand, the file, and
-what is no such file.
+what is no such file: whatever is wrong with a .npz file is one kind of error.
 """
 
+import io
 import math
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from attnlab.decoding.metrics import corpus_scores, sentence_counts
-from attnlab.records.items import FILE, Items
+from attnlab.records.items import FILE, Items, arrays_of
+from attnlab.records.json_kinds import Damaged
 from tests.refusals import check_refused
 
 WORDS = ["the", "a", "dog", "Man", "bites", "runs", "in", "of", "park", ",", ".", "big"]
@@ -122,3 +125,33 @@ def test_an_interval_of_a_mean_is_as_wide_as_its_standard_error_says() -> None:
     interval = Items.of({"mean": ("ratio", rows)}).interval("mean", 9999)
     expected = rows[:, 0].mean() + 1.96 * error * np.array([-1, 1])
     np.testing.assert_allclose(interval, expected, atol=0.11 * error)  # 4 errors of the quantiles
+
+
+def packed(header: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """A .npz file of an array with this header, and eight bytes."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        length = len(header).to_bytes(2, "little")
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + length + header.encode() + bytes(8))
+    return file.getvalue()
+
+
+SHAPE = "{'descr': '<f8', 'fortran_order': False, 'shape': %s}"
+WHOLE, LZMA = packed(SHAPE % "()"), packed(SHAPE % "()", zipfile.ZIP_LZMA)
+SHAPES = ("(2,)", "(10**14,)", f"({10**14},)", "(-1,)", "(" * 500)
+DAMAGED = {
+    "nothing": b"",
+    "no end": WHOLE[:40],
+    "no mark of numpy": packed(SHAPE % "()", 0).replace(b"\x93NUMPY", b"0NUMPY0"),
+    "bad LZMA": LZMA.replace(b"\x09\x04\x05\x00]", b"\x09\x04\x05\x00\xff"),
+    "an unknown way of packing": WHOLE.replace(b"\x08\x00", b"\x63\x00"),
+    "a password": WHOLE.replace(b"\x00\x00\x08\x00", b"\x01\x00\x08\x00"),
+    **{shape[:9]: packed(SHAPE % shape) for shape in SHAPES},
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_damage_is_one_kind_of_error(content: bytes) -> None:
+    with pytest.raises(Damaged, match="^no .npz file of plain arrays: .") as caught:
+        arrays_of(content)
+    assert "\n" not in str(caught.value)

@@ -19,7 +19,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.run import launcher
 from attnlab.records import locks
 from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_held, prove
-from tests.records.own_code import environment
+from tests.records.test_provenance import environment
 from tests.refusals import check_refused
 
 DIED = {"pid": 1, "host": "a", "start": "2026-01-01T00:00:00Z"}

@@ -1,4 +1,4 @@
-"""The seal on the test split of a sweep's trials."""
+"""The seal on the test split of a sweep's trials; which records are no longer what a run left."""
 
 import json
 from contextlib import nullcontext
@@ -12,7 +12,13 @@ from attnlab.errors import UserError
 from attnlab.experiments import grid
 from attnlab.experiments.plan import Trial
 from attnlab.experiments.run.selection import freeze
-from attnlab.records.sealed import check_no_trial, check_test_split, sweep_of
+from attnlab.records.sealed import (
+    altered_records,
+    check_no_trial,
+    check_test_split,
+    sweep_of,
+    write_results,
+)
 from attnlab.training.run import Run
 from tests.experiments import stub
 from tests.refusals import check_refused
@@ -68,3 +74,18 @@ def test_any_other_folder_is_nobodys_trial(tmp_path: Path, monkeypatch: pytest.M
     assert sweep_of("seed0") == (tmp_path / "sweep").resolve()  # however it is spelt
     words = "--workdir=seed0 is a trial of the sweep .*: 'sweep' trains it"
     check_refused(words, check_no_trial, "seed0")
+
+
+@pytest.mark.quick
+def test_records_that_were_edited_or_removed_are_named(tmp_path: Path) -> None:
+    assert altered_records(tmp_path) is None
+    for name in ("items.npz", "metrics.jsonl"):
+        (tmp_path / name).write_text(name)
+    write_results(tmp_path, "results.json", {"answers.txt": "answers"})
+    assert altered_records(tmp_path) == []
+    (tmp_path / "metrics.jsonl").write_text("metrics.jsonl ")
+    (tmp_path / "results.json").write_text("Results.json")
+    (tmp_path / "answers.txt").unlink()
+    assert altered_records(tmp_path) == ["metrics.jsonl", "answers.txt", "results.json"]
+    (tmp_path / "digests.json").write_text("{")
+    check_refused(r"digests.json is damaged", altered_records, tmp_path)

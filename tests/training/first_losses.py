@@ -104,7 +104,7 @@ def quickstart() -> Iterator[Case]:
 
 def write_inputs(folder: Path) -> None:
     """Write pairs of sentences, a text and a model of GPT-2's family."""
-    from tests.test_pretrained_page import TEXT, gpt2
+    from tests.test_doc_pages import TEXT, gpt2
 
     words = ["ein", "Hund", "und", "zwei", "Katzen", "sehen", "den", "Ball"]
     lines = [" ".join(words[(i * k) % 8] for k in range(1, 4 + i % 5)) for i in range(200)]

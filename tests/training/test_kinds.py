@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from attnlab.commands.networks import parameter_shapes
+from attnlab.commands.catalogue import parameter_shapes
 from attnlab.config.registry import Table
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS

@@ -16,7 +16,7 @@ from attnlab.data.images.annotated import HeldOut, Labelled, Resized
 from attnlab.data.learned import Shape
 from attnlab.data.readers.images import decoded, read_image, resized, stacked
 from attnlab.errors import UserError, nearest
-from attnlab.records import arrays
+from attnlab.records import items
 from attnlab.records.files import expanded
 from attnlab.records.json_kinds import Damaged
 
@@ -157,7 +157,7 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
       UserError: it is damaged, or no such file.
     """
     try:
-        return arrays.arrays_of(contents(path))
+        return items.arrays_of(contents(path))
     except Damaged as error:
         raise UserError(f"{path} is damaged or {error}") from error
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from attnlab.config import call_file, find_file, flat, read_config_file
+from attnlab.config.files import fitting_warmup
 from attnlab.config.patterns import covers
-from attnlab.config.warmup import fitting_warmup
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import Axis, Point, check_count, flattened, layered
 from attnlab.experiments.define.command_line import typed

@@ -18,10 +18,18 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import MOST_LOOKS, Experiment, layered, zipped
 from attnlab.experiments.plan.candidate import Candidate, Trial, Wanted, candidate_id
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import Damaged, Finite, FolderName, Natural, fit, read_file
+from attnlab.records.json_kinds import (
+    SWEEP,
+    Damaged,
+    Finite,
+    FolderName,
+    Natural,
+    fit,
+    read_file,
+    versioned,
+)
 from attnlab.records.locks import exclusive
 from attnlab.records.provenance import Record
-from attnlab.records.versions import SWEEP, versioned
 from attnlab.training.pruning import Keep
 
 FILE = "plan.json"
@@ -138,7 +146,7 @@ class Plan(Asked):
       unmatched: candidates may miss the budget, those too that a search draws later: the user has
         accepted it.
       keep: what stays of the states of a trial that is done, see `attnlab.training.pruning`.
-      version: of all records of the sweep, see `attnlab.records.versions`.
+      version: of all records of the sweep, see `attnlab.records.json_kinds`.
     """
 
     select: Metric

@@ -23,8 +23,8 @@ from attnlab.experiments.plan.candidate import Candidate, Counted, Wanted, with_
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
+from attnlab.records.json_kinds import SWEEP
 from attnlab.records.sealed import CHOICE
-from attnlab.records.versions import SWEEP
 from attnlab.tasks.schemas import Settings
 
 MOST_POINTS = 64  # of a search, for which a budget is looked at before the first is drawn

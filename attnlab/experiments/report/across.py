@@ -23,10 +23,8 @@ from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
 from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.trials import settings
-from attnlab.pages.formats import markdown
-from attnlab.pages.tables import NONE, Table, interval, mean, signed
-from attnlab.records import csv_text
-from attnlab.records.files import write_atomic
+from attnlab.pages.tables import NONE, Table, interval, markdown, mean, signed
+from attnlab.records.files import csv_text, write_atomic
 
 BY_SEED, APART = "by seed", "as two samples"
 _NAMES = ("A", "B")
@@ -174,7 +172,7 @@ def as_csv(sweeps: Across) -> str:
         numbers += [pair.gap.mean, *(pair.gap.interval or (None, None))] if pair.gap else [None] * 3
         shown = ["" if value is None else repr(value) for value in numbers]
         rows.append([pair.name, *shown, pair.gap.method if pair.gap else "", pair.remark])
-    return csv_text.as_csv(rows)
+    return csv_text(rows)
 
 
 def _check_same_measure(first: Side, second: Side) -> None:

@@ -14,11 +14,11 @@ from attnlab.experiments.report.answers import Answer, answers
 from attnlab.experiments.report.misfits import of_trial
 from attnlab.experiments.run import Choice, Seen, look, looked, wanted
 from attnlab.records import attempts
-from attnlab.records.digests import altered_records
 from attnlab.records.items import Items
 from attnlab.records.json_kinds import Damaged, Finite, Natural, read, read_file
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, Scores, is_finite
+from attnlab.records.sealed import altered_records
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 from attnlab.training.programs import COUNTED

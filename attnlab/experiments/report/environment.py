@@ -10,8 +10,8 @@ from attnlab.experiments.define import grouped
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import Table
 from attnlab.records import provenance
+from attnlab.records.json_kinds import RUN, SWEEP
 from attnlab.records.manifest import Manifest
-from attnlab.records.versions import RUN, SWEEP
 
 _OWN = "your code: "
 

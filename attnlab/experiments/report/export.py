@@ -14,7 +14,7 @@ from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.equality import differing
 from attnlab.experiments.report.looks import stages
 from attnlab.experiments.report.totals import taken
-from attnlab.records import csv_text
+from attnlab.records.files import csv_text
 
 HEAD = ("variant", "candidate", "seed", "split", "metric", "value")
 # fields of the plan that the JSON repeats
@@ -92,7 +92,7 @@ def as_csv(contents: Contents) -> str:
     """Returns `report.csv` as text, with the columns `HEAD`: a line for every score of every trial,
     then for each statistic and cost of each row of the comparison.
     """
-    return csv_text.as_csv([HEAD, *_score_lines(contents), *_statistic_lines(contents)], "\n")
+    return csv_text([HEAD, *_score_lines(contents), *_statistic_lines(contents)], "\n")
 
 
 def _strict(value: Any) -> Any:

@@ -15,8 +15,7 @@ from attnlab.experiments.report.page import page
 from attnlab.experiments.report.tables import paper
 from attnlab.experiments.report.trials import as_wide_csv
 from attnlab.experiments.run import SILENT_AT_FIRST, Seen
-from attnlab.pages.formats import latex, literal, markdown
-from attnlab.pages.tables import Table
+from attnlab.pages.tables import Table, latex, literal, markdown
 from attnlab.progress import table
 from attnlab.records.files import write_atomic
 from attnlab.records.locks import is_elsewhere, is_held

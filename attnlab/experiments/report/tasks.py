@@ -26,10 +26,9 @@ from attnlab.experiments.report.report import write
 from attnlab.experiments.report.statistics.family import Family
 from attnlab.experiments.report.statistics.scale import Interval
 from attnlab.experiments.report.tables import direction
-from attnlab.pages.formats import literal, markdown
 from attnlab.pages.html import literal as escaped
 from attnlab.pages.html import table, whole
-from attnlab.pages.tables import NONE, Table, interval, mean
+from attnlab.pages.tables import NONE, Table, interval, literal, markdown, mean
 from attnlab.records.files import write_atomic
 
 _NOTE = (

@@ -13,7 +13,7 @@ from attnlab.config.tree import differing, flat
 from attnlab.experiments.define import is_derived, reached, text
 from attnlab.experiments.plan import Candidate, Plan
 from attnlab.experiments.report.collect import Record, Records
-from attnlab.records.csv_text import as_csv
+from attnlab.records.files import csv_text
 
 HEAD = ("variant", "candidate", "seed", "state", "chosen", "steps")
 COSTS: Mapping[str, Callable[[Record], float | None]] = {
@@ -110,7 +110,7 @@ def as_wide_csv(records: Records) -> str:
                 *("" if number is None else repr(number) for number in numbers),
             ]
         )
-    return as_csv(rows)
+    return csv_text(rows)
 
 
 def varied_settings(plan: Plan) -> dict[str, dict[str, Any]]:

@@ -10,8 +10,8 @@ import pytest
 
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.report import document
-from attnlab.records.digests import write_results
 from attnlab.records.items import Items
+from attnlab.records.sealed import write_results
 from tests.experiments.synthetic import edit, lines, look, sweep, workdir
 
 SCORES = {"a": (0.9, 0.8, 0.7), "b": (0.5, 0.4, 0.3)}

@@ -13,8 +13,7 @@ from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report import collect, compare, tables
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.verdict import judge
-from attnlab.pages.formats import latex
-from attnlab.pages.tables import memory, milliseconds
+from attnlab.pages.tables import latex, memory, milliseconds
 from tests.experiments.report.tabled import cells, compared, main, part, results
 from tests.experiments.synthetic import CLAIM, SCORES, budget, changing, edit_candidates, met, sweep
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import legend, reach
 from attnlab.pages.html import Figure, panels
-from attnlab.pages.scales import Scale
-from attnlab.pages.svg import Chart, Look
+from attnlab.pages.svg import Chart, Look, Scale
 from attnlab.pages.tables import memory, number, scaled
 
 ALIKE = 1.005  # a cost is drawn only if its largest value is more than this times the smallest

@@ -10,8 +10,7 @@ from attnlab.experiments.report.effects import Effect
 from attnlab.experiments.report.figures.colours import ranked, reach
 from attnlab.experiments.report.statistics.family import Summary
 from attnlab.pages.html import Figure, literal, table_element
-from attnlab.pages.scales import Scale
-from attnlab.pages.svg import Look
+from attnlab.pages.svg import Look, Scale
 from attnlab.pages.tables import number
 
 NAMED = 12  # rows without a number that are named

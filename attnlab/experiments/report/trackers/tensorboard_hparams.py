@@ -11,7 +11,7 @@ from typing import Any
 from attnlab.experiments.define import text
 from attnlab.experiments.report.trackers import Tracked, TrackerStore, folder
 from attnlab.records.files import write_atomic
-from attnlab.records.tensorboard import encoded, scalars
+from attnlab.records.stream import encoded, scalars
 
 _FILE = "events.out.tfevents"
 _TAG = "_hparams_/"
