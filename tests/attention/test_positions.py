@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.positions.learned import Learned
+from attnlab.attention.positions.absolute import Learned, Sinusoidal, sinusoid
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.positions.sinusoidal import Sinusoidal, sinusoid
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype

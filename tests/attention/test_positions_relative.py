@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from attnlab.attention.mechanisms.multihead import MultiHead
-from attnlab.attention.positions import transformer_xl
-from attnlab.attention.positions.alibi import Alibi, slopes
-from attnlab.attention.positions.shaw import Shaw
-from attnlab.attention.positions.t5 import T5, bucket, starts
+from attnlab.attention.positions import relative
+from attnlab.attention.positions.relative import T5, Alibi, Shaw, bucket, slopes, starts
 from attnlab.attention.view import EVERYTHING
 from attnlab.errors import UserError
 from tests.attention.position_oracles import t5_bucket
@@ -71,7 +69,7 @@ def test_both_forms_of_transformer_xl_agree(width: int) -> None:
     frequency = 100.0 ** -(np.arange(0, 3 * width, 2) / (3 * width))
     arguments = [x.astype(np.float32) for x in (asked, projection, frequency)]
     both = jax.jit(
-        lambda *parts: (transformer_xl.by_diagonals(*parts), transformer_xl.by_pairs(*parts))
+        lambda *parts: (relative.by_diagonals(*parts), relative.by_pairs(*parts))
     )
     for i, j in ((5, 0), (0, 5), (2, -3)):
         fast, slow = both(*arguments, i + np.arange(4), j + np.arange(6))
@@ -82,8 +80,8 @@ def test_transformer_xl_takes_the_cheap_form_where_positions_are_consecutive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nothing = lambda *given: jnp.full((2, 3, *map(len, given[-2:])), jnp.nan)
-    monkeypatch.setattr(transformer_xl, "by_pairs", nothing)
-    scheme = transformer_xl.TransformerXL()
+    monkeypatch.setattr(relative, "by_pairs", nothing)
+    scheme = relative.TransformerXL()
     q = np.ones((2, 3, 4, 4), np.float32)
     params = {"u": np.ones((3, 4)), "w": np.ones((3, 4)), "w_distance": np.ones((12, 12))}
     bias = jax.jit(

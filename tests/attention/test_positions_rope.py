@@ -11,8 +11,7 @@ import pytest
 
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.positions import SCALINGS
-from attnlab.attention.positions.rope import Rope
-from attnlab.attention.positions.rope_scaling import Linear, Llama3, Ntk, Unscaled, Yarn
+from attnlab.attention.positions.rope import Linear, Llama3, Ntk, Rope, Unscaled, Yarn
 from attnlab.errors import UserError
 from attnlab.training.drawing import first_params
 from tests.attention.position_oracles import rope_frequency

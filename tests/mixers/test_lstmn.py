@@ -16,8 +16,8 @@ from attnlab.attention.alignments.entmax import Entmax
 from attnlab.attention.alignments.relatives import Sigmoid
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
+from attnlab.attention.positions.relative import Shaw
 from attnlab.attention.positions.rope import Rope
-from attnlab.attention.positions.shaw import Shaw
 from attnlab.attention.protocol import LOSSES, MAPS, Reading
 from attnlab.attention.scores.general import General
 from attnlab.attention.scores.perceptrons import Additive, Coverage

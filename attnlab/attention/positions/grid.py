@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.attention.positions.absolute import sinusoid
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope import rotated
-from attnlab.attention.positions.sinusoidal import sinusoid
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
 
