@@ -68,9 +68,7 @@ def test_both_forms_of_transformer_xl_agree(width: int) -> None:
     projection = rng.normal(size=(3 * width, 3, width)) / 3
     frequency = 100.0 ** -(np.arange(0, 3 * width, 2) / (3 * width))
     arguments = [x.astype(np.float32) for x in (asked, projection, frequency)]
-    both = jax.jit(
-        lambda *parts: (relative.by_diagonals(*parts), relative.by_pairs(*parts))
-    )
+    both = jax.jit(lambda *parts: (relative.by_diagonals(*parts), relative.by_pairs(*parts)))
     for i, j in ((5, 0), (0, 5), (2, -3)):
         fast, slow = both(*arguments, i + np.arange(4), j + np.arange(6))
         assert_close(fast, slow, eps=8)
