@@ -5,7 +5,7 @@ where a network of glimpses looks next.
 
 R is the reward of an image: 1 if the answer is right, else 0 (Mnih et al. 2014), or the log-likelihood
 of its class. b_t is what the system expects of it before decision t. A system hands out log p and b
-in the collection "samples", [B,1,T] each; `attention.alignments.reinforce` has the formula. All terms
+in the collection "samples", [B,1,T] each; `attention.alignments.losses` has the formula. All terms
 are sums over images that are real, and divided by their number, so neither padding nor the number
 of devices changes them.
 
@@ -18,7 +18,7 @@ from typing import Any
 import flax.traverse_util
 import jax
 
-from attnlab.attention.alignments import reinforce
+from attnlab.attention.alignments import losses
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.tasks.schemas import Decided
 
@@ -65,7 +65,7 @@ class Decisions:
             next(looks[0] for path, looks in flat.items() if path[-1] == name)[:, 0]
             for name in ("log_prob", "baseline")
         )
-        choices, squares = reinforce.with_baseline(log_prob, reward[:, None], baseline, real)
+        choices, squares = losses.with_baseline(log_prob, reward[:, None], baseline, real)
         added = self.settings.weight * choices + self.settings.baseline * squares
         return added, {"reward": (reward * real).sum(), "baseline": squares}
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from attnlab.attention.view import View
 from attnlab.layers.precision import inner_dtype, widened
 
-# an alignment that samples writes to this variable collection while it is mutable (see `reinforce`)
+# an alignment that samples writes to this variable collection while it is mutable (see `losses`)
 SAMPLES = "samples"
 
 
