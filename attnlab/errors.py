@@ -44,11 +44,10 @@ MOVED = {
     "attnlab.attention.cards": "attnlab.layers.cards",
     "attnlab.attention.alignments.softmax": "attnlab.attention.alignments.protocol",
     "attnlab.attention.scores.products": "attnlab.attention.scores.protocol",
-    "attnlab.attention.scores.positive": "attnlab.attention.scores.protocol",
     **{
         f"attnlab.attention.{room}.{old}": f"attnlab.attention.{room}.{kind}"
         for room, kind, names in (
-            ("scores", "similarities", "cosine distances"),
+            ("scores", "similarities", "cosine distances positive"),
             ("scores", "perceptrons", "additive concat coverage location_aware source_only"),
             ("alignments", "relatives", "scalable sigmoid softpick top_k"),
             ("alignments", "sequential", "monotonic selective stick_breaking temporal"),

@@ -19,7 +19,7 @@ from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.relative import Shaw
 from attnlab.attention.positions.rope import Rope
 from attnlab.attention.protocol import LOSSES, MAPS, Reading
-from attnlab.attention.scores.general import General
+from attnlab.attention.scores.linear import General
 from attnlab.attention.scores.perceptrons import Additive, Coverage
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
