@@ -264,10 +264,10 @@ class TransformerXL(PositionScheme):
         e_ij = scale * [ (q_i + u) . k_j  +  (q_i + w) . (R_{i-j} W_r)_h ]        R_n = [sin(n f_0), sin(n f_1), ... | cos(n f_0), ...]
         f_m = 10000^(-2m/d)
 
-    d = H D is the width of the sinusoid. Cost, queries and keys each at consecutive positions: the
-    Tq + Tk - 1 distances that occur are projected once, 2 (Tq + Tk) d^2 FLOPs, and multiplied with
-    every query, 2 B H Tq (Tq + Tk) D; reading them off along diagonals (the paper's shift) is free.
-    At any other positions: 2 B H Tq Tk d instead, H times as much. Parameters: d^2 + 2 d. Source: Z.
+    d = H D is the width of the sinusoid. Cost: with queries and keys each at consecutive positions,
+    the Tq + Tk - 1 distances that occur are projected once, 2 (Tq + Tk) d^2 FLOPs, and multiplied
+    with every query, 2 B H Tq (Tq + Tk) D; reading them off along diagonals (the paper's shift) is
+    free. At any other positions: 2 B H Tq Tk d instead, H times as much. Parameters: d^2 + 2 d. Source: Z.
     Dai et al., "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context", ACL 2019
     (arXiv 1901.02860), section 3.3 and appendix B. Here every layer has its own u and w, which the
     paper shares, and distances may be negative (a key to the right). The memory of the previous

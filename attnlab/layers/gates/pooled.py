@@ -81,8 +81,8 @@ class Channel(SqueezeExcitation):
         g = sigmoid( sum_p W_2 relu(W_1 z_p + b_1) + b_2 ) [B,1,1,C]     W_1 [C,C/r], W_2 [C/r,C], shared by the pools
         y = x * g
 
-    Cost and parameters: those of `SqueezeExcitation`. Source: S. Woo, J. Park, J.-Y. Lee, I. S.
-    Kweon, "CBAM: Convolutional Block Attention Module", ECCV 2018, equation 2.
+    Cost: that of `SqueezeExcitation`, as are the parameters. Source: S. Woo, J. Park, J.-Y. Lee,
+    I. S. Kweon, "CBAM: Convolutional Block Attention Module", ECCV 2018, equation 2.
 
     Card: channels; Woo et al., CBAM, ECCV 2018; time N C + C^2 / r.
     """
@@ -182,8 +182,8 @@ class Cbam(Gate):
         x' = x * g_c,     g_c = sigmoid( MLP(mean_hw x) + MLP(max_hw x) )         `channel`
         y = x' * g_s,     g_s = sigmoid( norm( w * [mean_c x' ; max_c x'] ) )     `spatial`; w [k,k,2,1], zeros around the map
 
-    Cost and parameters: those of the two gates. Source: S. Woo, J. Park, J.-Y. Lee, I. S. Kweon,
-    "CBAM: Convolutional Block Attention Module", ECCV 2018, equations 1 to 3; channels first, which
+    Cost: that of the two gates, as are the parameters. Source: S. Woo, J. Park, J.-Y. Lee, I. S.
+    Kweon, "CBAM: Convolutional Block Attention Module", ECCV 2018, equations 1 to 3; channels first, which
     their table 3 finds best.
 
     Attributes:
