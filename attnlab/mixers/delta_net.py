@@ -24,10 +24,10 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
+from attnlab.layers.convolution import ShortConvolution
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import GatedNorm, RMSNorm
 from attnlab.layers.precision import widened
-from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 EPSILON = 1e-5  # of the norm over a head

@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
+from attnlab.layers.convolution import ShortConvolution
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
-from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.stateful import Shape, State, Stateful, Steps
 
 FASTEST, SLOWEST, FLOOR = 0.1, 1e-3, 1e-4  # of dt at the start

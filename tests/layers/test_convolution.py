@@ -1,5 +1,5 @@
 """Convolutions start as is said and drop their inputs. That they equal plain loops, all at once and in
-pieces, and read no padding, is seen by the oracles of ConvS2S and of mixers.
+pieces, and read no padding, is seen by the oracles of ConvS2S and of mixers, which use the short one too.
 """
 
 from typing import Any
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.convolution import GatedConvolution, NormedDense
+from attnlab.errors import UserError
+from attnlab.layers.convolution import GatedConvolution, NormedDense, ShortConvolution
 from attnlab.layers.history import after
 from tests.rounding import assert_close
 
@@ -64,3 +65,17 @@ def test_dropout_is_on_the_inputs_and_needs_its_stream() -> None:
 def test_a_piece_comes_behind_what_was_kept_in_its_own_dtype() -> None:
     joined = after(np.zeros((2, 3, 4), np.float32), jnp.ones((2, 1, 4), jnp.bfloat16))
     assert joined.shape == (2, 4, 4) and joined.dtype == jnp.bfloat16
+
+
+def test_a_short_one_starts_within_its_bound_is_zero_at_padding_and_refuses_no_taps() -> None:
+    layer, x, valid = (
+        ShortConvolution(4, use_bias=True),
+        np.random.default_rng(0).normal(size=(1, 9, 50)),
+        np.arange(9) % 3 == 0,
+    )
+    (y, _), variables = layer.init_with_output(jax.random.key(0), x, None, valid[None])
+    assert (y[0, ~valid] == 0).all() and (y[0, valid] != 0).all()
+    assert set(variables["params"]) == {"kernel", "bias"}
+    assert 0.3 < np.abs(variables["params"]["kernel"]).max() <= 0.5
+    with pytest.raises(UserError, match="kernel=0, must be at least 1"):
+        ShortConvolution(0).init(jax.random.key(0), np.zeros((1, 2, 2)))

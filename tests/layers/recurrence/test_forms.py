@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.recurrence import forms, recur, recur_dplr, triangular
+from attnlab.layers.recurrence import chunks, forms, recur, recur_dplr
 from tests.layers.recurrence import oracle
 
 B, H, T, D, E = 2, 2, 13, 4, 5
@@ -130,5 +130,5 @@ def test_equal_keys_are_inverted_exactly() -> None:
     reach 1e17.
     """
     lower = np.tri(64, k=-1, dtype=np.float32)
-    actual = jax.jit(triangular.inverse)(lower)
+    actual = jax.jit(chunks.inverse)(lower)
     np.testing.assert_array_equal(actual, np.eye(64) - np.eye(64, k=-1))
