@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from attnlab.gathering import rows_are_dealt
 
-Initializer = Callable[..., jax.Array]
+Draw = Callable[..., jax.Array]
 GLOROT = nn.initializers.xavier_uniform()
 WORTH_TURNING = 256  # rows of a product from which on a transposition of the kernel is no cost
 
@@ -58,7 +58,7 @@ class Dense(nn.Module):
 
     features: int
     use_bias: bool = True
-    kernel_init: Initializer = GLOROT
+    kernel_init: Draw = GLOROT
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

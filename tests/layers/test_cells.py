@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from attnlab.layers import CELLS
-from attnlab.layers.cells import Recurrent
 from attnlab.layers.initial import Initial
+from attnlab.layers.recurrent import Recurrent
 from tests.rounding import assert_close
 from tests.systems.oracles.parts import layer_step
 

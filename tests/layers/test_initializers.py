@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.layers import INITIALIZERS
-from attnlab.layers.initializers import Where
+from attnlab.layers.initial import Where
 from attnlab.systems import SYSTEMS
 from attnlab.training.drawing import first_params
 

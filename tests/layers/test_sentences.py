@@ -5,7 +5,7 @@ it, is seen by the oracles of classifiers.
 import jax
 import numpy as np
 
-from attnlab.layers.sentences import SentenceReader
+from attnlab.layers.readers import SentenceReader
 
 IDS = np.array([[5, 6, 7, 8, 8], [0, 8, 8, 8, 8], [8, 8, 8, 8, 8]], np.int32)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
+from attnlab.layers.readers import LSTMStack
 from attnlab.layers.recurrent import ContextGRUCell, GRUCell
-from attnlab.layers.stacked import LSTMStack
 from tests.layers.test_lstm import B, E, H, T, draw, numbered
 
 X = draw(B, T, E)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
-from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
+from attnlab.layers.readers import Read, SentenceReader, Verdict, compared
 from attnlab.systems.protocol import Classifier, Side, mean_of
 
 

@@ -58,7 +58,7 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
 from attnlab.layers.precision import inner_dtype, widened
-from attnlab.layers.stacked import BidirectionalLSTM
+from attnlab.layers.readers import BidirectionalLSTM
 from attnlab.systems.protocol import Seq2Seq, looked
 from attnlab.systems.recurrent.writer import Decoding, RecurrentWriter
 

@@ -33,7 +33,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dropout
-from attnlab.layers.sentences import Read
+from attnlab.layers.readers import Read
 from attnlab.systems.protocol import looked
 from attnlab.systems.recurrent.bilstm_pooling import SentenceClassifier
 

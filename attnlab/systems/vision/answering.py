@@ -29,7 +29,7 @@ from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.precision import widened
-from attnlab.layers.sentences import Read, Verdict
+from attnlab.layers.readers import Read, Verdict
 from attnlab.systems.protocol import Side
 from attnlab.systems.vision.protocol import OnBackbone, VisualAnswerer
 
