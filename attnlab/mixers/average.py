@@ -22,8 +22,7 @@ import jax.numpy as jnp
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import at_least
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import Dense, inner_dtype, widened
 from attnlab.mixers.recurrent import PASSING, one_text
 
 

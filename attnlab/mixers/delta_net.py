@@ -25,9 +25,8 @@ import jax.numpy as jnp
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.convolution import ShortConvolution
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import Dense, joined, split, widened
 from attnlab.layers.norms import GatedNorm, RMSNorm
-from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 EPSILON = 1e-5  # of the norm over a head

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 from attnlab.mixers.whole import WholeText
 
 LONGEST = 2**16 - 1  # its square fits 32 bits

@@ -21,8 +21,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, joined, split, widened
 from attnlab.mixers.delta_net import DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
 

@@ -22,9 +22,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
-from attnlab.layers.dense import joined, split, unbiased
+from attnlab.layers.dense import joined, split, unbiased, widened
 from attnlab.layers.norms import RMSNorm
-from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, Stateful, Steps
 
 

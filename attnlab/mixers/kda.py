@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split, unbiased
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, joined, split, unbiased, widened
 from attnlab.mixers.delta_net import DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
 

@@ -23,9 +23,8 @@ import jax.numpy as jnp
 
 from attnlab.errors import UserError
 from attnlab.layers.convolution import ShortConvolution
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import Dense, joined, split, widened
 from attnlab.layers.norms import GatedNorm
-from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, State, Stateful, Steps
 
 FASTEST, SLOWEST, FLOOR = 0.1, 1e-3, 1e-4  # of dt at the start

@@ -27,8 +27,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import joined, split, unbiased
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import joined, split, unbiased, widened
 from attnlab.mixers.whole import WHOLE, WholeText, weights
 
 

@@ -24,9 +24,8 @@ import numpy as np
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
-from attnlab.layers.dense import joined, split, unbiased
+from attnlab.layers.dense import inner_dtype, joined, split, unbiased
 from attnlab.layers.norms import LayerNorm
-from attnlab.layers.precision import inner_dtype
 from attnlab.mixers.stateful import LINEAR, Shape, Stateful, Steps
 
 

@@ -39,9 +39,8 @@ from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.convolution import ShortConvolution, nothing_before
-from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.dense import Dense, inner_dtype, joined, split, unbiased, widened
 from attnlab.layers.norms import LayerNorm
-from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend
 from attnlab.mixers.recurrent import PASSING
 from attnlab.mixers.stateful import State, Stateful, Steps

@@ -11,7 +11,7 @@ from attnlab.attention.mixer import Capabilities, Mixer, no_rule
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 WHOLE = Capabilities(
     roles=frozenset({"self"}),

@@ -15,7 +15,7 @@ from attnlab.attention.positions.absolute import Learned, Sinusoidal, sinusoid
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 from tests.attention import own_parts
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE

@@ -17,7 +17,7 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 from tests.attention import cases
 from tests.sampling import full_mode
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import LOW, SAMPLES, Alignment, log_softmax, softmax
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 
 
 class Hard(Alignment):

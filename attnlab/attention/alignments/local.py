@@ -27,8 +27,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import Alignment, softmax
 from attnlab.attention.view import View
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, widened
 
 
 class Local(Alignment):

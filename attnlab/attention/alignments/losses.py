@@ -21,7 +21,7 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 DECAY = 0.9
 

@@ -43,8 +43,7 @@ from attnlab.attention.kernels.passes import FORMS, with_factor
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted, split, with_gradient
 from attnlab.attention.view import View, Where
-from attnlab.layers.dense import Dropout
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import Dropout, inner_dtype
 
 
 @dataclasses.dataclass(frozen=True)

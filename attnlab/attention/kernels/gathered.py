@@ -30,8 +30,7 @@ from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted
 from attnlab.attention.view import number
 from attnlab.attention.visibility.rule import Causal
-from attnlab.layers.dense import Dropout
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import Dropout, inner_dtype
 
 NUMBERS = 2**20  # numbers of gathered keys at a time, of all rows and key heads
 # with so many keys for each chosen one, gathering was measured to be faster; docs/kernels.md has the

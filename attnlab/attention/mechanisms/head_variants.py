@@ -20,8 +20,7 @@ from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, split
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, split, widened
 
 EPSILON = 1e-5  # of the norm of differential attention
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.errors import UserError, at_least
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 
 
 class Sinusoidal(PositionScheme):

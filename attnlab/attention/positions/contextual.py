@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View, after_each, in_order, out_of_order
 from attnlab.errors import at_least
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 
 
 class CoPE(PositionScheme):

@@ -23,7 +23,7 @@ from attnlab.attention.positions.absolute import sinusoid
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope import rotated
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 
 STRIDE = 2**15  # between rows
 

@@ -22,8 +22,7 @@ import numpy as np
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import GLOROT
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import GLOROT, inner_dtype, widened
 
 _SMALL = nn.initializers.normal(0.02)
 

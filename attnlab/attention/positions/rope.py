@@ -43,7 +43,7 @@ from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, at_least
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 
 
 @dataclasses.dataclass(frozen=True)

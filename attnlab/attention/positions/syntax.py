@@ -34,8 +34,7 @@ from attnlab.attention.positions.relative import Shaw, clipped, key_part, value_
 from attnlab.attention.view import View
 from attnlab.attention.visibility.given import looked_up
 from attnlab.errors import UserError
-from attnlab.layers.dense import GLOROT, matmul
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import GLOROT, inner_dtype, matmul, widened
 
 
 class Syntax(PositionScheme):

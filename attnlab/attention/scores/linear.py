@@ -29,8 +29,7 @@ import jax.numpy as jnp
 from attnlab.attention.scores.protocol import NEVER, Score, inner
 from attnlab.attention.visibility.given import looked_up
 from attnlab.errors import at_least
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, widened
 
 ACTS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "tanh": jnp.tanh,

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 
 # the score of a pair that gets weight 0 next to any other pair; finite, to avoid infinity -
 # infinity

@@ -36,9 +36,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.scores.protocol import Dot, ScaledDot, Score, above_zero, same_width
 from attnlab.errors import at_least
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, widened
 from attnlab.layers.norms import RMSNorm, RMSNormPlusOne
-from attnlab.layers.precision import widened
 
 
 class Positive(nn.Module):

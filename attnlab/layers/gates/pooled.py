@@ -20,11 +20,10 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, at_least
 from attnlab.layers import NORMS
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, widened
 from attnlab.layers.gates import GATES
 from attnlab.layers.gates.protocol import Factor, Gate, odd, reduced, sigmoid
 from attnlab.layers.images import convolved, normed
-from attnlab.layers.precision import widened
 
 
 class SqueezeExcitation(Factor):

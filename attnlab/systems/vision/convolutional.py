@@ -13,8 +13,7 @@ import flax.linen as nn
 import jax
 
 from attnlab.layers.backbones import cnn, resnet
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, widened
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
