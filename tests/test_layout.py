@@ -303,7 +303,9 @@ def test_tests_mirror_the_source() -> None:
         "data/images/annotated.py",  # records, and the base of boxed.py and segmented.py
         "tasks/images.py",  # the base of image_classification, segmentation and detection
         "attention/features/maps.py",  # test_features.py
-        *("attention/needs.py", "layers/recurrent.py"),  # test_protocol.py; test_stacked.py
+        "attention/needs.py",  # test_protocol.py
+        *("layers/lstm.py", "layers/readers.py"),  # test_recurrent.py
+        *("layers/history.py", "layers/feedforward.py"),  # test_convolution.py; test_block.py
         "layers/gates",  # one suite over all gates, test_gates.py
         "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_systems.py
         "layers/recurrence",  # one suite over all forms, test_forms.py

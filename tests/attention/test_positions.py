@@ -1,5 +1,6 @@
 """Every position scheme adds what its oracle says, wherever it is asked; with what is particular to
-the two plain ones. `test_positions_*.py` hold what is particular to the others.
+the two plain ones. `test_position_facts.py` and `test_trees_and_grids.py` hold what is particular to the
+others.
 """
 
 import functools

@@ -25,7 +25,7 @@ from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer, LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Slots
-from tests.layers.test_lstm import draw, numbered
+from tests.layers.test_recurrent import draw, numbered
 from tests.systems.language_models import parameters
 
 B, T, E, H = 3, 6, 5, 4
