@@ -93,10 +93,10 @@ class ActivatedGeneral(General):
 
 
 class Location(Score):
-    """e_ij = (q_i W_l)[j] for j below the limit, `NEVER` from there on; W_l [dq, limit].
+    """e_ij = (q_i W_l)[j] for j below the limit, `NEVER` from there on.
 
-    It depends on the query only: keys get no gradient, and a memory keeps one zero for each. Short
-    sources use the first columns of W_l. Positions of `limit` and beyond have no column and get the
+    W_l is [dq, limit]. The score depends on the query only: keys get no gradient, and a memory keeps
+    one zero for each. Short sources use the first columns of W_l. Positions of `limit` and beyond have no column and get the
     score `NEVER`, -1e30: beside any position below the limit a softmax, sparsemax or entmax gives
     them weight exactly 0, and so does a sigmoid; no gradient reaches W_l from them. A query that may
     see *only* such positions has equal scores, so a softmax gives them equal weights: choose a limit

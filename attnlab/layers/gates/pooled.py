@@ -90,20 +90,20 @@ class Channel(SqueezeExcitation):
 
 
 class EfficientChannel(Factor):
-    """g_c = sigmoid(sum_j w_j z_{c+j}), z the means of the channels: the gate of a channel sees its
-    neighbours only.
+    """g_c = sigmoid(sum_j w_j z_{c+j}), z the means of the channels.
 
         z = mean over the places of x [B,C]
         g_c = sigmoid( sum_j w_j z_{c+j} ),  j = -(k-1)/2 .. (k-1)/2       w [k], zeros beyond the first and last channel
         k = | log2(C) / 2 + 1/2 |_odd                                      the nearest odd number; of two the larger
         y = x * g
 
-    The same k weights serve all channels: k parameters, no reduction. k = 3, 5, 5, 5 for C = 64,
-    128, 256, 512. w starts N(0, 1 / k); the paper does not say. Cost: 2 k C FLOPs for each image,
-    and the means. Source: Q. Wang, B. Wu, P. Zhu, P. Li, W. Zuo, Q. Hu, "ECA-Net: Efficient Channel
-    Attention for Deep Convolutional Neural Networks", CVPR 2020, equations 9 and 12 with gamma = 2
-    and b = 1; of two odd numbers equally near the released code takes the larger. ResNet-50 then
-    gets 86 parameters; the abstract says 80, which is 5 for each of its 16 blocks.
+    The gate of a channel sees its neighbours only, and the same k weights serve all channels: k
+    parameters, no reduction. k = 3, 5, 5, 5 for C = 64, 128, 256, 512. w starts N(0, 1 / k); the
+    paper does not say. Cost: 2 k C FLOPs for each image, and the means. Source: Q. Wang, B. Wu, P.
+    Zhu, P. Li, W. Zuo, Q. Hu, "ECA-Net: Efficient Channel Attention for Deep Convolutional Neural
+    Networks", CVPR 2020, equations 9 and 12 with gamma = 2 and b = 1; of two odd numbers equally near
+    the released code takes the larger. ResNet-50 then gets 86 parameters; the abstract says 80, which
+    is 5 for each of its 16 blocks.
 
     Attributes:
       kernel: k, odd; 0 for the formula above.
@@ -176,14 +176,14 @@ class Spatial(Factor):
 
 
 class Cbam(Gate):
-    """Two gates, one after the other: by default one for each channel, then one for each place.
+    """Two gates, one after the other.
 
         x' = x * g_c,     g_c = sigmoid( MLP(mean_hw x) + MLP(max_hw x) )         `channel`
         y = x' * g_s,     g_s = sigmoid( norm( w * [mean_c x' ; max_c x'] ) )     `spatial`; w [k,k,2,1], zeros around the map
 
-    Cost: that of the two gates, as are the parameters. Source: S. Woo, J. Park, J.-Y. Lee, I. S.
-    Kweon, "CBAM: Convolutional Block Attention Module", ECCV 2018, equations 1 to 3; channels first, which
-    their table 3 finds best.
+    By default a gate for each channel, then one for each place. Cost: that of the two gates, as are
+    the parameters. Source: S. Woo, J. Park, J.-Y. Lee, I. S. Kweon, "CBAM: Convolutional Block
+    Attention Module", ECCV 2018, equations 1 to 3; channels first, which their table 3 finds best.
 
     Attributes:
       first: the gate on x.
