@@ -46,14 +46,19 @@ MOVED = {
     "attnlab.attention.cards": "attnlab.layers.cards",
     "attnlab.attention.alignments.softmax": "attnlab.attention.alignments.protocol",
     "attnlab.attention.scores.products": "attnlab.attention.scores.protocol",
-    "attnlab.attention.scores.positive": "attnlab.attention.scores.protocol",
     **{
         f"attnlab.attention.{room}.{old}": f"attnlab.attention.{room}.{kind}"
         for room, kind, names in (
-            ("scores", "similarities", "cosine distances"),
+            ("scores", "similarities", "cosine distances positive qk_norm"),
+            ("scores", "linear", "general location"),
             ("scores", "perceptrons", "additive concat coverage location_aware source_only"),
             ("alignments", "relatives", "scalable sigmoid softpick top_k"),
             ("alignments", "sequential", "monotonic selective stick_breaking temporal"),
+            ("alignments", "losses", "doubly_stochastic reinforce"),
+            ("mechanisms", "head_variants", "differential gated talking_heads"),
+            ("mechanisms", "single", "key_value"),
+            ("positions", "absolute", "learned sinusoidal"),
+            ("positions", "relative", "alibi shaw t5 transformer_xl"),
         )
         for old in names.split()
     },
@@ -61,6 +66,8 @@ MOVED = {
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",
+    "attnlab.layers.precision": "attnlab.layers.dense",
+    "attnlab.layers.cells": "attnlab.layers.recurrent",
     "attnlab.layers.gated_norm": "attnlab.layers.norms",
     "attnlab.layers.token_shift": "attnlab.layers.history",
     "attnlab.tasks.looks": "attnlab.tasks.maps",

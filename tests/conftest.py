@@ -187,7 +187,7 @@ def searched(runs: Runs) -> Path:
 @pytest.fixture
 def float64() -> Iterator[None]:
     """Arrays may be float64 for the length of a test; what is computed from such is float64
-    (`attnlab.layers.precision`).
+    (`attnlab.layers.dense`).
     """
     with jax.enable_x64(True):
         yield

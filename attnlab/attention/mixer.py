@@ -24,7 +24,7 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
 from attnlab.config.registry import Parts
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 
 # the variable collection for maps; they are recorded exactly while it is mutable
 MAPS = "maps"

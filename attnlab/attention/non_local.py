@@ -40,10 +40,9 @@ from attnlab.attention.scores.protocol import Score
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, widened
 from attnlab.layers.gates.protocol import Gate, check_maps, reduced
 from attnlab.layers.images import tiled
-from attnlab.layers.precision import widened
 
 SLOT = Need(role="cross", values=True)  # with tiles, queries and keys are two sequences
 

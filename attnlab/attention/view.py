@@ -8,8 +8,13 @@ look.
 A system passes a rule, and the positions of the queries if the last query does not stand on the
 last key. `onto` combines the view with a memory and a query; alignments, position schemes and
 kernels get the result. Positions are one number for all rows if the caller has one number. Kernels
-then know during tracing which blocks they can skip. Axis letters: B batch, H heads, Tq queries, Tk
-keys.
+then know during tracing which blocks they can skip.
+
+Parts that look at what stands between a key and its query sum along the keys in the order of their
+positions (`in_order`, `after_each`). Slots usually stand in this order, and nothing is moved. In a
+memory whose tokens have positions of their own (a shard, a permuted source) they may not.
+
+Axis letters: B batch, H heads, Tq queries, Tk keys.
 """
 
 import dataclasses
@@ -294,6 +299,35 @@ def number(where: Where | None) -> int | None:
 
 def _rule(other: Rule | View) -> Rule:
     return other.rule if isinstance(other, View) else other
+
+
+def in_order(x: jax.Array, keys: Where | None) -> tuple[jax.Array, jax.Array | None]:
+    """Sorts the last axis of x [B,...,Tk] by the positions `keys` [B,Tk], and returns it with the
+    inverse permutation for `out_of_order`; returns x itself and None if `keys` is not of that shape
+    (None, or first positions), so that positions rise anyway.
+    """
+    if keys is None or np.ndim(keys) < 2:
+        return x, None
+    order = jnp.argsort(jnp.asarray(keys), axis=-1)
+    order = order.reshape(len(order), *(1,) * (x.ndim - 2), x.shape[-1])
+    return _permuted(x, order), jnp.argsort(order, axis=-1)
+
+
+def out_of_order(x: jax.Array, inverse: jax.Array | None) -> jax.Array:
+    """Restores the order of x before `in_order`, which gave the permutation `inverse`, None where
+    it moved nothing.
+    """
+    return x if inverse is None else _permuted(x, inverse)
+
+
+def after_each(x: jax.Array) -> jax.Array:
+    """Computes for each number of x the sum of those behind it on the last axis, without itself."""
+    total = jnp.flip(jnp.cumsum(jnp.flip(x, -1), axis=-1), -1)
+    return jnp.concatenate([total[..., 1:], jnp.zeros_like(total[..., :1])], axis=-1)
+
+
+def _permuted(x: jax.Array, order: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(x, jnp.broadcast_to(order, x.shape), axis=-1)
 
 
 EVERYTHING = View()

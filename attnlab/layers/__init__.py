@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from attnlab.config.registry import Table
 
 if TYPE_CHECKING:
-    from attnlab.layers.cells import Recurrent
     from attnlab.layers.feedforward import FeedForward
-    from attnlab.layers.initializers import Initializer
+    from attnlab.layers.initial import Initializer
     from attnlab.layers.norms import Norm
+    from attnlab.layers.recurrent import Recurrent
 
 NORMS: "Table[type[Norm]]" = Table(
     "norm",
@@ -31,10 +31,10 @@ CELLS: "Table[type[Recurrent]]" = Table(
     "cell",
     {
         "lstm": "attnlab.layers.lstm:LSTMLayer",
-        "gru": "attnlab.layers.cells:GRULayer",
-        "tanh": "attnlab.layers.cells:TanhLayer",
+        "gru": "attnlab.layers.recurrent:StatefulGRULayer",
+        "tanh": "attnlab.layers.recurrent:TanhLayer",
     },
-    base="attnlab.layers.cells:Recurrent",
+    base="attnlab.layers.recurrent:Recurrent",
     given=("width", "initial"),
 )
 
@@ -61,10 +61,10 @@ FEED_FORWARDS: "Table[type[FeedForward]]" = Table(
 INITIALIZERS: "Table[type[Initializer]]" = Table(
     "initializer",
     {
-        "own": "attnlab.layers.initializers:Initializer",
-        "gpt2": "attnlab.layers.initializers:Gpt2",
-        "bert": "attnlab.layers.initializers:Bert",
-        "t5": "attnlab.layers.initializers:T5",
+        "own": "attnlab.layers.initial:Initializer",
+        "gpt2": "attnlab.layers.initial:Gpt2",
+        "bert": "attnlab.layers.initial:Bert",
+        "t5": "attnlab.layers.initial:T5",
     },
-    base="attnlab.layers.initializers:Initializer",
+    base="attnlab.layers.initial:Initializer",
 )

@@ -1,5 +1,16 @@
-"""Dense projections and dropout in a form that XLA compiles well, and vectors cut into heads, for
-mechanisms, layers and systems.
+"""What layers compute with: dense projections and dropout in a form that XLA compiles well, vectors cut into
+heads, and the inner precision, of scores, softmax, sums and angles:
+
+    inputs          inside          context and weights
+    bfloat16        float32         bfloat16, float32
+    float32         float32         float32
+    float64         float64         float64
+
+So float64 parameters and inputs switch on float64. JAX has float64 arrays only if they are enabled:
+
+    jax.config.update("jax_enable_x64", True)          or, for a while,          with jax.enable_x64(True): ...
+
+Where the documentation of this package says float32, it means the inner precision.
 """
 
 import math
@@ -12,9 +23,21 @@ import jax.numpy as jnp
 
 from attnlab.gathering import rows_are_dealt
 
-Initializer = Callable[..., jax.Array]
+Draw = Callable[..., jax.Array]
 GLOROT = nn.initializers.xavier_uniform()
 WORTH_TURNING = 256  # rows of a product from which on a transposition of the kernel is no cost
+
+
+def inner_dtype(*arrays: Any) -> Any:
+    """Returns the inner precision for arrays, or shapes with a dtype: float64 if one of them is
+    float64, else float32.
+    """
+    return jnp.result_type(jnp.float32, *arrays)
+
+
+def widened(x: Any) -> jax.Array:
+    """x, of any shape, in its inner precision."""
+    return jnp.asarray(x).astype(inner_dtype(x))
 
 
 def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -58,7 +81,7 @@ class Dense(nn.Module):
 
     features: int
     use_bias: bool = True
-    kernel_init: Initializer = GLOROT
+    kernel_init: Draw = GLOROT
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ and backward.
 where p = x W + b is the input's contribution. In W, U and b the order of the gates is i, f, o, g
 (flax and torch have i, f, g, o). Each of the four blocks of W starts Glorot uniform, each of U
 orthogonal, b at zero but for the forget gate, where it is 1 (see `initial`). No peepholes. Layers
-in a row and in both directions are in `stacked`. Source: S. Hochreiter, J. Schmidhuber, "Long
+in a row and in both directions are in `readers`. Source: S. Hochreiter, J. Schmidhuber, "Long
 Short-Term Memory", Neural Computation 1997, with the forget gate of F. Gers et al., 2000.
 
 Axis letters: B batch, T time, E input width, H state width. Inside, time comes first, as loops want
@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.gathering import rows_are_dealt
-from attnlab.layers.cells import Recurrent
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial, side_by_side
+from attnlab.layers.recurrent import Recurrent
 
 GATES = 4  # in the order i, f, o, g
 

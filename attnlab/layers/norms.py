@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 STATISTICS = "statistics"
 """The variable collection in which a norm leaves what it saw of a batch; mutable in training alone."""

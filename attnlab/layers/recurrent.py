@@ -1,4 +1,17 @@
-"""Recurrent layers; products that do not depend on the state are outside the loop.
+"""Recurrent layers: tanh RNN and GRU; products that do not depend on the state are outside the loop.
+
+    tanh    h' = tanh(p + h U)                                                      gates 1
+    gru     r, z = sigmoid(p_r + h U_r), sigmoid(p_z + h U_z)                       gates 3
+            h' = (1 - z) h + z tanh(p_n + (r * h) U_n)
+    lstm    see `lstm`                                                              gates 4
+
+where p = x W + b [B, gates H] is the contribution of the input, for all steps at once. These three are
+the layers that a config can name; W and b start as `Initial` says (the forget gates of an LSTM open), U
+orthogonal. `GRULayer` and `BidirectionalGRU` are those of systems that have a GRU in their paper.
+
+Source: J. L. Elman, "Finding Structure in Time", Cognitive Science 1990 (tanh); K. Cho et al.,
+EMNLP 2014, in the form of D. Bahdanau, K. Cho, Y. Bengio, ICLR 2015, appendix A.1.1, where z is the
+share of the new state (gru); S. Hochreiter, J. Schmidhuber, Neural Computation 1997 (lstm).
 
 Axis letters: B batch, T time, E input width, H state width.
 """
@@ -139,6 +152,34 @@ class Recurrent(nn.Module):
         return self.following(self.cell, state, self.of_input(x))
 
 
+class TanhCell(nn.Module):
+    """h' = tanh(p + h U), U orthogonal at the start.
+
+    Attributes:
+      width: H.
+      initial: how U starts.
+    """
+
+    width: int
+    initial: Initial = Initial()
+
+    def setup(self) -> None:
+        self.past = self.param("past", self.initial.recurrent(), (self.width, self.width), float)
+
+    def __call__(self, state: HiddenState, contribution: jax.Array) -> HiddenState:
+        """The state [B,H] and the input's contribution [B,H] to the next state."""
+        return HiddenState(jnp.tanh(contribution + state.h @ self.past))
+
+
+class TanhLayer(Recurrent):
+    """The simple recurrent network, h' = tanh(p + h U) (Elman 1990)."""
+
+    @nn.nowrap
+    def make_cell(self) -> TanhCell:
+        """See `Recurrent.make_cell`."""
+        return TanhCell(self.width, self.initial)
+
+
 class GRUCell(nn.Module):
     """The recurrent half of the gated recurrent unit of Bahdanau et al. 2015 (appendix A.1.1).
 
@@ -168,6 +209,27 @@ class GRUCell(nn.Module):
         reset, update = jnp.split(jax.nn.sigmoid(of_gates + state @ self.gates), 2, axis=-1)
         new = jnp.tanh(of_candidate + (reset * state) @ self.candidate)
         return state + update * (new - state)
+
+
+class StatefulGRUCell(GRUCell):
+    """`GRUCell` from a state to a state."""
+
+    def __call__(  # type: ignore[override]
+        self, state: HiddenState, contribution: jax.Array
+    ) -> HiddenState:
+        """The state [B,H] and the input's contribution [B,3H] to the next state."""
+        return HiddenState(super().__call__(state.h, contribution))
+
+
+class StatefulGRULayer(Recurrent):
+    """The gated recurrent unit (Cho et al. 2014) in the form of Bahdanau et al. 2015."""
+
+    gates = GATES
+
+    @nn.nowrap
+    def make_cell(self) -> StatefulGRUCell:
+        """See `Recurrent.make_cell`."""
+        return StatefulGRUCell(self.width)
 
 
 class ContextGRUCell(nn.Module):

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 AT_ONCE = 32  # channels of an output whose backward passes run side by side
 

@@ -18,10 +18,9 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.convolution import ShortConvolution
+from attnlab.layers.dense import Dense, inner_dtype, joined, split, unbiased, widened
 from attnlab.layers.norms import GatedNorm, LayerNorm, RMSNorm
-from attnlab.layers.precision import inner_dtype, widened
-from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.stateful import LINEAR, Shape, State, Stateful, Steps
 
 FASTEST, SLOWEST, FLOOR = 0.1, 1e-3, 1e-4  # of dt of Mamba-2 at the start

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.convolution import ShortConvolution
+from attnlab.layers.dense import Dense, joined, split, unbiased, widened
 from attnlab.layers.norms import GatedNorm, RMSNorm
-from attnlab.layers.precision import widened
-from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.decaying import first_steps, rates
 from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 

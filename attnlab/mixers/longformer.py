@@ -23,10 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.protocol import head_width
-from attnlab.attention.visibility.global_tokens import half_of
+from attnlab.attention.visibility.sparse import half_of
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, joined, split, widened
 from attnlab.mixers.whole import WholeText, weights
 
 

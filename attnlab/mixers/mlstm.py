@@ -31,9 +31,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.dense import Dense, joined, split, unbiased, widened
 from attnlab.layers.norms import GatedNorm
-from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, State, Stateful, Steps
 
 NEVER = -1e30  # log i of padding

@@ -18,8 +18,7 @@ from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, at_least
 from attnlab.layers import CELLS
 from attnlab.layers.convolution import GatedConvolution, nothing_before
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import Dense, inner_dtype, widened
 
 PASSING = Capabilities(
     roles=frozenset({"self"}),

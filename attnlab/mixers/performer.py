@@ -29,8 +29,7 @@ from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import joined, split, unbiased
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, joined, split, unbiased, widened
 from attnlab.layers.recurrence import empty, recur
 from attnlab.mixers.passing import one_text
 

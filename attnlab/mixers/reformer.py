@@ -34,8 +34,7 @@ from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import joined, split, unbiased
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import joined, split, unbiased, widened
 from attnlab.mixers.passing import one_text
 
 TINY = 1e-12  # under the norm of a query of zeros

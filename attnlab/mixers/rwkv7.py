@@ -28,10 +28,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import at_least
-from attnlab.layers.dense import joined, split, unbiased
+from attnlab.layers.dense import joined, split, unbiased, widened
 from attnlab.layers.history import token_before
 from attnlab.layers.norms import LayerNorm
-from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 FASTEST = math.exp(-0.5)  # -log of the least w

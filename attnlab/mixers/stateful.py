@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.convolution import nothing_before
+from attnlab.layers.dense import widened
 from attnlab.layers.history import places
-from attnlab.layers.precision import widened
 from attnlab.layers.recurrence import empty, recur, recur_dplr
 from attnlab.mixers.passing import PASSING, one_text
 

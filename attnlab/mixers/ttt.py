@@ -18,12 +18,10 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, at_least
-from attnlab.layers.convolution import nothing_before
-from attnlab.layers.dense import Dense, joined, split, unbiased
+from attnlab.layers.convolution import ShortConvolution, nothing_before
+from attnlab.layers.dense import Dense, inner_dtype, joined, split, unbiased, widened
 from attnlab.layers.norms import LayerNorm
-from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend
-from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.passing import PASSING
 from attnlab.mixers.stateful import State, Stateful, Steps
 

@@ -15,8 +15,7 @@ from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import joined, split, unbiased
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import joined, split, unbiased, widened
 
 WHOLE = Capabilities(
     roles=frozenset({"self"}),

@@ -7,7 +7,7 @@ that attention, or a system, makes by chance.
 Penalties are the losses that mechanisms hand out, by their names ("hops"), and "doubly_stochastic"
 of every map between target and source. The last sum is there where an alignment samples ("hard"):
 its choices s_t get no gradient from the words, only from the reward R_t they led to (see
-`reinforce`). b is the moving average of past rewards, with an entry for every step if rewards count
+`attention.alignments.losses`). b is the moving average of past rewards, with an entry for every step if rewards count
 from there on; it is carried from step to step as part of the training state. What an encoder
 samples is chosen before the first word, so that its reward is the whole sentence's. All terms are
 sums over real tokens of real sentences and divided by what the cross-entropy is divided by, so
@@ -21,7 +21,7 @@ where a network of glimpses looks next.
 
 R is the reward of an image: 1 if the answer is right, else 0 (Mnih et al. 2014), or the log-likelihood
 of its class. b_t is what the system expects of it before decision t. A system hands out log p and b
-in the collection "samples", [B,1,T] each; `attention.alignments.reinforce` has the formula.
+in the collection "samples", [B,1,T] each; `attention.alignments.losses` has the formula.
 
 Axis letters: B batch, T target length or decisions, S source length.
 """
@@ -34,8 +34,8 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from attnlab.attention.alignments import reinforce
-from attnlab.attention.alignments.doubly_stochastic import uncovered
+from attnlab.attention.alignments import losses
+from attnlab.attention.alignments.losses import uncovered
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.errors import UserError, nearest
@@ -133,7 +133,7 @@ class Auxiliary:
         assert self.sampling is not None
         mean = tracked["rewards"] / jnp.maximum(tracked["rows"], 1)
         return {
-            "baseline": reinforce.followed(
+            "baseline": losses.followed(
                 carried["baseline"], mean[None], tracked["rows"][None] > 0, self.sampling.decay
             )
         }
@@ -186,7 +186,7 @@ class Auxiliary:
         added = sum((weights[name] * loss for name, loss in sums.items()), jnp.zeros(()))
         if self.sampling is None:
             return added, sums
-        episode = reinforce.Episode(
+        episode = losses.Episode(
             log_likelihood, *self._choices(collected[SAMPLES], real, target), target
         )
         choice_loss, tracked = self._choice_loss(self.sampling, episode, carried["baseline"])
@@ -224,7 +224,7 @@ class Auxiliary:
         flat = _by_path(samples)
         for side in dict.fromkeys(map(self._query_side, flat)):
             group = {path: looks for path, looks in flat.items() if self._query_side(path) == side}
-            chosen = reinforce.gathered(flax.traverse_util.unflatten_dict(group))
+            chosen = losses.gathered(flax.traverse_util.unflatten_dict(group))
             in_time = real[side] is target
             p, h = (
                 chosen
@@ -235,15 +235,15 @@ class Auxiliary:
         return log_prob, entropy
 
     def _choice_loss(
-        self, node: schemas.Reinforce, episode: reinforce.Episode, baseline: jax.Array
+        self, node: schemas.Reinforce, episode: losses.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Returns two things: the loss term, summed over rows, that trains the sampled choices of
         an episode by the settings `node`, and a dict of sums "rewards" and numbers "rows", arrays
         as long as `baseline`, by step or for whole texts, by which it can be moved.
         """
-        rewards = (reinforce.to_go if node.reward == "to_go" else reinforce.total)(episode)
+        rewards = (losses.to_go if node.reward == "to_go" else losses.total)(episode)
         choices = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
-        term = reinforce.surrogate(
+        term = losses.surrogate(
             choices, rewards, baseline[: rewards.shape[1]], node.weight, node.entropy
         ) * len(rewards)
         counted = (
@@ -305,7 +305,7 @@ class Decisions:
             next(looks[0] for path, looks in flat.items() if path[-1] == name)[:, 0]
             for name in ("log_prob", "baseline")
         )
-        choices, squares = reinforce.with_baseline(log_prob, reward[:, None], baseline, real)
+        choices, squares = losses.with_baseline(log_prob, reward[:, None], baseline, real)
         added = self.settings.weight * choices + self.settings.baseline * squares
         return added, {"reward": (reward * real).sum(), "baseline": squares}
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnlab import config as configs
 from attnlab import weights
-from attnlab.attention.mechanisms.gated import Gated
+from attnlab.attention.mechanisms.head_variants import Gated
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.data.learned import SIDES
 from attnlab.errors import UserError

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading
 from attnlab.attention.view import EVERYTHING
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import Dense, inner_dtype
 
 
 @flax.struct.dataclass

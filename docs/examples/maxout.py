@@ -9,10 +9,9 @@ Sources: I. Goodfellow et al., "Maxout Networks", ICML 2013; E. Hoffer et al., "
 import flax.linen as nn
 import jax.numpy as jnp
 
-from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.dense import Dense, Dropout, widened
 from attnlab.layers.feedforward import FeedForward
 from attnlab.layers.norms import Norm
-from attnlab.layers.precision import widened
 
 
 class Maxout(FeedForward):

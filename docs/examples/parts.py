@@ -9,7 +9,7 @@ import numpy as np
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.scores.protocol import Score, inner, same_width
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 
 
 class Power(Score):

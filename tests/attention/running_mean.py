@@ -14,8 +14,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.protocol import Capabilities
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.cards import Card
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import Dense, inner_dtype, widened
 
 SETTINGS: list[dict[str, Any]] = [{}]
 NOTHING = Capabilities(

@@ -33,7 +33,7 @@ TABLES = {
     "visibility": VISIBILITIES,
 }
 EVERY = [(kind, name) for kind, table in TABLES.items() for name in table.names()]
-RULES = ("rule", "given", "global_tokens", "random_blocks", "sparse_transformer")
+RULES = ("rule", "given", "sparse")
 SMALL: dict[str, dict[str, Any]] = {  # patterns far smaller than a sequence of 256
     "window": {"width": 4},
     "dilated": {"width": 4},

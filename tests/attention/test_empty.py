@@ -14,7 +14,7 @@ from attnlab.attention.kernels import KERNELS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
-from tests.attention import cases, score_cases, test_alignments, test_positions, test_scores
+from tests.attention import cases, test_alignments, test_positions, test_scores
 
 EMPTY = [(2, 3, 0), (2, 0, 4), (2, 0, 0), (0, 3, 4)]  # rows, queries, keys
 FIRST = cases.first_settings()
@@ -127,11 +127,11 @@ def test_alignments_of_nothing(name: str, fields: str) -> None:
 
 @test_scores.every
 def test_scores_of_nothing(name: str, fields: str) -> None:
-    score = score_cases.make(name, fields)
-    variables = score_cases.drawn(score)
+    score = test_scores.make(name, fields)
+    variables = test_scores.drawn(score)
     for batch, queries, keys in EMPTY:
-        q, k = (jnp.zeros((batch, 2, length, score_cases.D)) for length in (queries, keys))
-        run = functools.partial(score.apply, method=score_cases.whole)
+        q, k = (jnp.zeros((batch, 2, length, test_scores.D)) for length in (queries, keys))
+        run = functools.partial(score.apply, method=test_scores.whole)
         actual = jax.eval_shape(run, variables, q, k, jnp.arange(keys))
         assert actual.shape == (batch, 2, queries, keys)
 

@@ -1,5 +1,6 @@
 """Every position scheme adds what its oracle says, wherever it is asked; with what is particular to
-the two plain ones. `test_positions_*.py` hold what is particular to the others.
+the two plain ones. `test_position_facts.py` and `test_trees_and_grids.py` hold what is particular to the
+others.
 """
 
 import functools
@@ -11,12 +12,11 @@ import numpy as np
 import pytest
 
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.positions.learned import Learned
+from attnlab.attention.positions.absolute import Learned, Sinusoidal, sinusoid
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.positions.sinusoidal import Sinusoidal, sinusoid
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 from tests.attention import own_parts
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE

@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.alignments import ALIGNMENTS, reinforce
-from attnlab.attention.alignments.doubly_stochastic import uncovered
-from attnlab.attention.alignments.protocol import SAMPLES, log_softmax, softmax
-from attnlab.attention.alignments.reinforce import (
+from attnlab.attention.alignments import ALIGNMENTS, losses
+from attnlab.attention.alignments.losses import (
     Episode,
     followed,
     gathered,
     surrogate,
     to_go,
     total,
+    uncovered,
 )
+from attnlab.attention.alignments.protocol import SAMPLES, log_softmax, softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.view import View
 from tests.rounding import assert_close
@@ -220,7 +220,7 @@ def test_rewards_and_their_moving_baseline() -> None:
     moved = followed(jnp.array([-2.0, -1.0, 0.0]), jnp.where(valid, to_go(episode), 1e4), valid)
     assert_close(moved, [-2.3, -0.9 - 0.6, -0.4], eps=8)  # later steps: only the row that has them
     np.testing.assert_allclose(followed(moved, to_go(episode), np.zeros_like(valid)), moved)
-    assert reinforce.DECAY == 0.9
+    assert losses.DECAY == 0.9
 
 
 @pytest.mark.quick

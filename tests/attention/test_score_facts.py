@@ -13,7 +13,7 @@ from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.scores import SCORES
 from attnlab.config.registry import made
 from attnlab.errors import UserError
-from tests.attention.score_cases import TK, D, J, drawn, inputs, whole
+from tests.attention.test_scores import TK, D, J, drawn, inputs, whole
 
 
 def scores_of(name: str, params: Any, q: Any, k: Any, **fields: Any) -> np.ndarray:
@@ -24,7 +24,7 @@ def scores_of(name: str, params: Any, q: Any, k: Any, **fields: Any) -> np.ndarr
 
 
 def variables_of(name: str, **fields: Any) -> Any:
-    """Its parameters as `score_cases.drawn` draws them."""
+    """Its parameters as `test_scores.drawn` draws them."""
     return drawn(made(SCORES, {"name": name, **fields})())["params"]
 
 

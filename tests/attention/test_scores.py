@@ -1,8 +1,7 @@
-"""Every registered score keeps the promises of all; a new one is tested here the moment it is
-registered. What is special to one: test_score_facts.py.
+"""Every registered score keeps the promises of all, in the settings worth a case; a new one is tested here
+the moment it is registered. What is special to one: test_score_facts.py.
 
-Oracles are float64 NumPy loops (`score_oracles.py`), settings stand in `score_cases.py`, tolerances
-in `cases.py`.
+Oracles are float64 NumPy loops (`score_oracles.py`), tolerances stand in `cases.py`.
 """
 
 import functools
@@ -18,25 +17,68 @@ import pytest
 
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score
+from attnlab.config.registry import made
 from attnlab.errors import UserError
+from tests.attention import own_parts
 from tests.attention.cases import TOLERANCE
-from tests.attention.score_cases import (
-    CASES,
-    FIELDS,
-    NAMES,
-    TK,
-    TQ,
-    B,
-    D,
-    H,
-    J,
-    drawn,
-    inputs,
-    make,
-    whole,
-)
 from tests.attention.score_oracles import SCORES as ORACLES
 from tests.attention.slopes import assert_slopes
+
+B, H, TQ, TK, D = 2, 2, 3, 5, 6
+J = np.arange(TK)
+FIELDS: dict[str, list[dict[str, Any]]] = {
+    "activated_general": [{}, {"act": "relu"}],
+    "additive": [{"hidden": 7}],
+    "concat": [{"hidden": 7}],
+    "location_aware": [{"hidden": 7, "filters": 3, "reach": 2}],
+    "coverage": [{"hidden": 7}, {"hidden": 5, "fertility": 0.0}],
+    "location": [{"limit": 4}],
+    "source_only": [{"hidden": 7}],
+    "cosine": [{}, {"strength": "emitted"}, {"strength": "fixed", "beta": 2.0}],
+    "gaussian": [{}, {"spread": "fixed", "tau": 3.0}],
+    "qk_norm": [{"length": 9}],
+    "qk_rmsnorm": [{}, {"over": 20.0, "epsilon": 1e-2}],
+    "scaled_dot": [{}, {"over": 20.0}],
+    "soft_capped": [
+        {"cap": 2.0},
+        {"cap": 1.5, "score": {"name": "additive", "hidden": 7}},
+        {"cap": 3.0, "score": {"name": "location", "limit": 4}},
+    ],
+}
+_EVERY = [(name, fields) for name in SCORES.names() for fields in FIELDS.get(name, [{}])]
+CASES = [(name, json.dumps(fields)) for name, fields in own_parts.settings("score", _EVERY)]
+NAMES = [f"{name}-{fields}" for name, fields in CASES]
+
+
+def whole(score: Score, q: Any, k: Any, j: Any = J) -> jax.Array:
+    """Scores [B,H,Tq,Tk] as a mechanism without positions comes to them."""
+    return score.pairs(
+        score.of_query(q, k.shape[-1]) * score.scale(q.shape[-1]), score.of_key(k), j
+    )
+
+
+def make(name: str, fields: str) -> Score:
+    """The score of a case."""
+    return made(SCORES, {"name": name, **json.loads(fields)})()
+
+
+def drawn(score: Score, query_width: int = D, key_width: int = D) -> Any:
+    """Variables of a score, N(0, 1 / rows), those that start at zero too, so that none is silent."""
+    q, k = jnp.zeros((1, 1, 1, query_width)), jnp.zeros((1, 1, 1, key_width))
+    shapes = jax.eval_shape(lambda: score.init(jax.random.key(0), q, k, np.arange(1), method=whole))
+    rng = np.random.default_rng(0)
+    return jax.tree.map(
+        lambda leaf: (rng.normal(size=leaf.shape) / np.sqrt(leaf.shape[0])).astype(np.float32),
+        shapes,
+    )
+
+
+def inputs(query_width: int = D, key_width: int = D) -> tuple[np.ndarray, np.ndarray]:
+    """Unit-variance q [B,H,Tq,dq] and k [B,H,Tk,dk]."""
+    rng, shapes = np.random.default_rng(1), ((TQ, query_width), (TK, key_width))
+    q, k = (rng.normal(size=(B, H, *shape)).astype(np.float32) for shape in shapes)
+    return q, k
+
 
 every = pytest.mark.parametrize(("name", "fields"), CASES, ids=NAMES)
 promises = pytest.mark.product("promises")

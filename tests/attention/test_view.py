@@ -1,5 +1,5 @@
 """Views say where tokens stand, in one number, one for each row or one for each token, and keep what
-is known when they are combined.
+is known when they are combined; sums along keys are in the order of their positions.
 """
 
 from typing import Any
@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from attnlab.attention.protocol import Memory
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, token_positions
+from attnlab.attention.view import (
+    CAUSAL,
+    EVERYTHING,
+    View,
+    after_each,
+    in_order,
+    out_of_order,
+    token_positions,
+)
 from attnlab.attention.visibility import Causal, Segments, Window
 from attnlab.errors import UserError
 from tests.attention.visibility_oracles import CASES_BY_NAME, IDS, ROWS, T, mask
@@ -128,3 +136,17 @@ def test_a_block_of_a_look_is_a_view_of_other_positions() -> None:
     np.testing.assert_array_equal(block.i, [4, 5])
     rows = look.among(jnp.array([[4, 5], [1, 2]]), look.j[:3])
     assert rows.distance.shape == (2, 2, 3) and rows.columns.shape == (1, 1, 1, 3)
+
+
+@pytest.mark.quick
+def test_keys_out_of_order_are_summed_in_order_and_put_back() -> None:
+    keys = np.array([[2, 0, 3, 1], [7, 6, 5, 4]], np.int32)
+    x = np.arange(16.0, dtype=np.float32).reshape(2, 2, 4)
+    for where, rows in ((keys, keys), (keys[:1], keys[[0, 0]])):
+        moved, back = in_order(x, where)
+        sums = np.asarray(out_of_order(after_each(moved), back))
+        for b, h, slot in np.ndindex(x.shape):
+            later = x[b, h][rows[b] > rows[b, slot]].sum()
+            assert sums[b, h, slot] == later
+    same, nothing = in_order(x, 3)
+    assert same is x and nothing is None and out_of_order(x, None) is x

@@ -29,7 +29,7 @@ from attnlab.attention.visibility import (
     dilated,
     longformer,
 )
-from attnlab.attention.visibility.random_blocks import draw
+from attnlab.attention.visibility.sparse import draw
 from attnlab.errors import UserError
 from tests.attention.visibility_oracles import DENSE, HEADS, IDS, MARKS, T, cases, mask
 

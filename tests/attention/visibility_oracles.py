@@ -28,7 +28,7 @@ from attnlab.attention.visibility import (
     sparse_fixed,
     sparse_strided,
 )
-from attnlab.attention.visibility.random_blocks import draw
+from attnlab.attention.visibility.sparse import draw
 
 Predicate = Callable[[int, int, int, int], bool]
 

@@ -31,12 +31,12 @@ _PROMISES = "facts memories conformance"
 _ATTENTION = {
     "scores": "scores score_facts facts",
     "alignments": "alignments alignment_families reinforce facts",
-    "positions": "positions positions_relative positions_rope positions_syntax facts",
+    "positions": "positions position_facts trees_and_grids facts",
     "visibility": "visibility facts",
     "mechanisms": _PROMISES,
     "view.py": f"view visibility {_PROMISES}",
     "kernels": f"kernels {_PROMISES}",
-    "needs.py": "protocol composition weights",
+    "needs.py": "protocol composition weights_and_history",
     "protocol.py": f"protocol composition {_PROMISES}",
 }
 WHOLE = {

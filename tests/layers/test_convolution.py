@@ -1,5 +1,7 @@
 """Convolutions start as is said and drop their inputs. That they equal plain loops, all at once and in
-pieces, and read no padding, is seen by the oracles of ConvS2S and of mixers.
+pieces, and read no padding, is seen by the oracles of ConvS2S and of mixers, which use the short one too.
+Tokens of a piece of a text go to the slots of blocks that the text would give them; what else is kept of a
+text that is read in pieces is seen by `attention/test_mixer.py`, in pieces with padding inside.
 """
 
 from typing import Any
@@ -9,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.convolution import GatedConvolution, NormedDense
-from attnlab.layers.history import after
+from attnlab.errors import UserError
+from attnlab.layers.convolution import GatedConvolution, NormedDense, ShortConvolution
+from attnlab.layers.history import after, slots
 from tests.rounding import assert_close
 
 
@@ -64,3 +67,32 @@ def test_dropout_is_on_the_inputs_and_needs_its_stream() -> None:
 def test_a_piece_comes_behind_what_was_kept_in_its_own_dtype() -> None:
     joined = after(np.zeros((2, 3, 4), np.float32), jnp.ones((2, 1, 4), jnp.bfloat16))
     assert joined.shape == (2, 4, 4) and joined.dtype == jnp.bfloat16
+
+
+def test_a_short_one_starts_within_its_bound_is_zero_at_padding_and_refuses_no_taps() -> None:
+    layer, x, valid = (
+        ShortConvolution(4, use_bias=True),
+        np.random.default_rng(0).normal(size=(1, 9, 50)),
+        np.arange(9) % 3 == 0,
+    )
+    (y, _), variables = layer.init_with_output(jax.random.key(0), x, None, valid[None])
+    assert (y[0, ~valid] == 0).all() and (y[0, valid] != 0).all()
+    assert set(variables["params"]) == {"kernel", "bias"}
+    assert 0.3 < np.abs(variables["params"]["kernel"]).max() <= 0.5
+    with pytest.raises(UserError, match="kernel=0, must be at least 1"):
+        ShortConvolution(0).init(jax.random.key(0), np.zeros((1, 2, 2)))
+
+
+def test_tokens_go_to_the_slots_that_the_text_would_give_them() -> None:
+    """Blocks of 3: the first row has read 4, so it begins at slot 1; the second 3; padding takes no
+    slot. From the beginning no slot is left out.
+    """
+    valid = np.array([[True, False, True], [True, True, True]])
+    place = jax.jit(slots, static_argnums=2)
+    token, slot, positions = place(np.array([4, 3]), valid, 3)
+    np.testing.assert_array_equal(token, [[3, 0, 2, 3, 3, 3], [0, 1, 2, 3, 3, 3]])
+    np.testing.assert_array_equal(np.asarray(slot)[valid], [1, 2, 0, 1, 2])
+    np.testing.assert_array_equal(positions, np.arange(3, 9) + np.zeros((2, 1)))
+    token, _, positions = place(None, valid, 3)
+    np.testing.assert_array_equal(token, [[0, 2, 3], [0, 1, 2]])
+    np.testing.assert_array_equal(positions, [[0, 1, 2], [0, 1, 2]])

@@ -16,16 +16,16 @@ from attnlab.attention.alignments.entmax import Entmax
 from attnlab.attention.alignments.relatives import Sigmoid
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
+from attnlab.attention.positions.relative import Shaw
 from attnlab.attention.positions.rope import Rope
-from attnlab.attention.positions.shaw import Shaw
 from attnlab.attention.protocol import LOSSES, MAPS, Reading
-from attnlab.attention.scores.general import General
+from attnlab.attention.scores.linear import General
 from attnlab.attention.scores.perceptrons import Additive, Coverage
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer, LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Slots
-from tests.layers.test_lstm import draw, numbered
+from tests.layers.test_recurrent import draw, numbered
 from tests.systems.language_models import parameters
 
 B, T, E, H = 3, 6, 5, 4

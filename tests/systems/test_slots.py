@@ -2,7 +2,7 @@
 decoding cannot carry; that every registered one does neither is in `test_systems.py`. Decoders carry what
 looks leave to the next look: feeding word by word gives the full pass, with one part that looks back for each
 way that a decoder takes, and with heads over the tape of shallow fusion. That each slot is handed what it
-declares is in `slots.py`, what the parts make of it in `tests/attention/test_history.py`.
+declares is in `slots.py`, what the parts make of it in `tests/attention/test_weights_and_history.py`.
 """
 
 from typing import Any

@@ -17,7 +17,7 @@ import optax
 import pytest
 
 from attnlab import config as configs
-from attnlab.attention.alignments import reinforce
+from attnlab.attention.alignments import losses
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import BOS, EOS, PAD
@@ -313,7 +313,7 @@ def test_the_baseline_follows_the_reward_and_padding_counts_for_nothing() -> Non
     rewards, valid = np.array([[1.0], [0.0], [5.0]]), np.array([True, True, False])
 
     def both(log_prob: jax.Array, baseline: jax.Array) -> Any:
-        return reinforce.with_baseline(log_prob, jnp.asarray(rewards), baseline, jnp.asarray(valid))
+        return losses.with_baseline(log_prob, jnp.asarray(rewards), baseline, jnp.asarray(valid))
 
     off = (rewards - baseline) * valid[:, None]
     choices, squares = both(log_prob, baseline)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.alignments.doubly_stochastic import uncovered
+from attnlab.attention.alignments.losses import uncovered
 from attnlab.tasks.captioning import Captioning
 from attnlab.tasks.localisation import named, sums
 from attnlab.tasks.maps import attention_maps, overlays, stored_labels

@@ -1,8 +1,7 @@
 """Alignments: from scores to weights (see `protocol`). A new one is a class, in
 a file of its kind or of its own, and one line here.
 
-Two losses for alignments are here too: `reinforce` (for sampled ones) and `uncovered`, of
-`doubly_stochastic`.
+Losses for alignments are here too: `losses`.
 """
 
 from typing import TYPE_CHECKING

@@ -35,7 +35,7 @@ from jax.custom_derivatives import SymbolicZero
 from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 # of an interval of width log Tk at most: past the resolution of float32; twice as many in float64
 HALVINGS = 32

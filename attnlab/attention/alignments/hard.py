@@ -1,6 +1,6 @@
 """Hard alignments: one key for each query, sampled or the best.
 
-    hard                one_hot(s_i), s_i ~ Categorical(softmax(e_i))              no gradient: train with `reinforce`
+    hard                one_hot(s_i), s_i ~ Categorical(softmax(e_i))              no gradient: train with `losses`
     straight_through    one_hot(argmax e_i)                                        gradient of softmax(e_i)
     gumbel              one_hot(argmax(e_i + g_i)), g_ij ~ Gumbel(0, 1)            gradient of softmax((e_i + g_i) / tau)
 
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import LOW, SAMPLES, Alignment, log_softmax, softmax
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 
 
 class Hard(Alignment):

@@ -9,7 +9,7 @@ Positions count from 0, n is the number of real keys of the row, q_i the mechani
 off the window weigh exactly 0. local_p sums to less than one: the authors report that dividing by
 the sum is worse, here it is a name of its own. p_i learns through g alone. The plain kernel cuts
 the window from all scores, so its cost is that of softmax; "auto" scores the window alone where
-that is at most half of the keys (`kernels.windows`). local_p adds 2 dq (dq + H) FLOPs for each
+that is at most half of the keys (`kernels.gathered`). local_p adds 2 dq (dq + H) FLOPs for each
 query and dq (dq + H) parameters. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to
 Attention-based Neural Machine Translation", EMNLP 2015, section 3.2, equations 9 and 10; centre and
 start values (uniform in [-0.1, 0.1]) as in the authors' code. With several heads, which the paper
@@ -27,8 +27,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import Alignment, softmax
 from attnlab.attention.view import View
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, widened
 
 
 class Local(Alignment):
@@ -45,7 +44,7 @@ class Local(Alignment):
     reach: int = 10
 
     of_heads: ClassVar[bool] = False
-    own_kernel = "attnlab.attention.kernels.windows:Windows"
+    own_kernel = "attnlab.attention.kernels.gathered:Windows"
     lengths = {"reach": "within"}
     looks_at = frozenset({"positions", "lengths"})
 

@@ -27,7 +27,7 @@ from attnlab.attention.alignments.protocol import Alignment, full_mask, softmax
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.view import View, concrete_value
 from attnlab.errors import at_least
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 
 class MoBA(Alignment):

@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.view import View
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 
-# an alignment that samples writes to this variable collection while it is mutable (see `reinforce`)
+# an alignment that samples writes to this variable collection while it is mutable (see `losses`)
 SAMPLES = "samples"
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask, softmax
 from attnlab.attention.view import View
 from attnlab.errors import at_least
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 
 class ScalableSoftmax(Alignment):

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask, log_softmax, softmax
-from attnlab.attention.order import after_each, in_order, out_of_order
-from attnlab.attention.view import View
+from attnlab.attention.view import View, after_each, in_order, out_of_order
 from attnlab.errors import at_least
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 
 class StickBreaking(Alignment):

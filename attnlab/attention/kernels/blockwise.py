@@ -37,17 +37,13 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.kernels import ROWLESS, elementwise, normalised
-from attnlab.attention.kernels.block import Arrays, Block, block_positions, count_visible
-from attnlab.attention.kernels.blocks import cut, padded, put
+from attnlab.attention.kernels import ROWLESS
+from attnlab.attention.kernels.blocks import Arrays, Block, block_positions, cut, padded
+from attnlab.attention.kernels.passes import FORMS, with_factor
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted, split, with_gradient
 from attnlab.attention.view import View, Where
-from attnlab.layers.dense import Dropout
-from attnlab.layers.precision import inner_dtype
-
-FORMS: dict[str, Any] = {"normalised": normalised, "elementwise": elementwise}
-"""The module with `forward` and `backward` of each form of alignments."""
+from attnlab.layers.dense import Dropout, inner_dtype
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +90,7 @@ class Blockwise:
         """
         block, arrays = prepared(inputs, self.block)
         assert isinstance(inputs.align, Alignment)
-        ways = FORMS[inputs.align.form]
-        forward, backward = (functools.partial(f, block) for f in (ways.forward, ways.backward))
+        forward, backward = (functools.partial(f, block) for f in FORMS[inputs.align.form])
         context = with_gradient(forward, backward, arrays)[:, :, : inputs.view.size[0]]
         return context.astype(inputs.values.dtype)  # type: ignore[no-any-return]
 
@@ -151,20 +146,6 @@ def prepared(inputs: AttentionInputs, side: int) -> tuple[Block, Arrays]:
     pure = {name: function for name, (function, _) in functions.items()}
     block = Block(grid, heads, shared, pure, inputs.drop.rate, dtype)
     return block, with_factor(block, arrays, inputs.align)
-
-
-def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
-    """Returns `arrays` with its field `factor` [B,H,Tq,1] set to the factor of each query's scores
-    that the alignment `align` computes from the number of keys that the query may see; unchanged if
-    the form of the alignment is not "normalised" or it has no factor.
-    """
-    if align.form != "normalised" or type(align).factor is Alignment.factor:
-        return arrays
-    grid, rows = block.grid, arrays.values.shape[0]
-    none = jnp.zeros((rows, block.heads, grid.rows * grid.height, 1), jnp.int32)
-    counted = grid.each_row(lambda row, all: put(all, count_visible(block, arrays, row), row), none)
-    factor = align.factor(counted, block.heads, block.dtype)
-    return arrays.replace(factor=factor)  # type: ignore[attr-defined, no-any-return]
 
 
 def of_pairs(

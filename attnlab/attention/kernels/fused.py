@@ -17,8 +17,7 @@ from attnlab.attention.alignments.protocol import Softmax
 from attnlab.attention.kernels import ROWLESS
 from attnlab.attention.kernels.plain import AttentionInputs, detected
 from attnlab.attention.visibility.rule import Causal
-from attnlab.layers.dense import Dropout
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import Dropout, inner_dtype
 
 EXACT = "kernel='plain' and kernel='blockwise' do"
 

@@ -25,11 +25,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import OF_CAUSAL_TEXTS, MultiHead, MultiHeadMemory
-from attnlab.attention.order import in_order, out_of_order
 from attnlab.attention.protocol import Tokens
-from attnlab.attention.view import View
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.attention.view import View, in_order, out_of_order
+from attnlab.layers.dense import Dense, widened
 
 
 @flax.struct.dataclass

@@ -32,8 +32,7 @@ from attnlab.attention.scores.protocol import Score
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Parts, made
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dropout, joined
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import Dropout, inner_dtype, joined
 
 
 @flax.struct.dataclass

@@ -29,8 +29,7 @@ from attnlab.attention.protocol import Capabilities, Tokens
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense, joined
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, joined, widened
 
 
 @flax.struct.dataclass

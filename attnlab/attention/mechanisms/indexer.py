@@ -37,8 +37,7 @@ from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import MAPS, Reading, Tokens
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import at_least
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import Dense, inner_dtype, widened
 
 
 @flax.struct.dataclass

@@ -35,10 +35,9 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, number, toke
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split
+from attnlab.layers.dense import Dense, joined, split, widened
 from attnlab.layers.history import places
 from attnlab.layers.norms import RMSNorm
-from attnlab.layers.precision import widened
 from attnlab.layers.recurrence import empty, recur
 
 

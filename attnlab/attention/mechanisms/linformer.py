@@ -29,8 +29,7 @@ from attnlab.attention.mixer import no_rule
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, head_width
 from attnlab.attention.view import EVERYTHING, View, Where, token_positions
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dropout, joined, split, unbiased
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dropout, joined, split, unbiased, widened
 
 
 @flax.struct.dataclass

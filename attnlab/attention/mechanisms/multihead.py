@@ -37,8 +37,7 @@ from attnlab.attention.scores.protocol import ScaledDot, inner
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least, nearest
-from attnlab.layers.dense import Dense, split
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, split, widened
 
 PROJECTIONS = ("query", "key", "value", "out")
 

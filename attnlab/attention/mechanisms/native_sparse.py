@@ -39,8 +39,7 @@ from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, h
 from attnlab.attention.view import EVERYTHING, View, token_positions
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, joined, split, unbiased
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import Dense, inner_dtype, joined, split, unbiased, widened
 
 
 @flax.struct.dataclass

@@ -32,8 +32,7 @@ from attnlab.attention.protocol import Tokens
 from attnlab.attention.scores.similarities import unit
 from attnlab.attention.view import View
 from attnlab.errors import at_least
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, widened
 
 EPSILON = 1e-6
 

@@ -33,8 +33,7 @@ from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.view import View, Where
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import Dense, split, unbiased
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, split, unbiased, widened
 
 _COLUMNS = nn.initializers.variance_scaling(
     1.0, "fan_avg", "uniform", in_axis=1, out_axis=2, batch_axis=0

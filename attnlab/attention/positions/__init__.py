@@ -8,18 +8,18 @@ from attnlab.config.registry import Table
 
 if TYPE_CHECKING:
     from attnlab.attention.positions.protocol import PositionScheme
-    from attnlab.attention.positions.rope_scaling import Unscaled
+    from attnlab.attention.positions.rope import Unscaled
 
 POSITIONS: "Table[type[PositionScheme]]" = Table(
     "position scheme",
     {
         "none": "attnlab.attention.positions.protocol:PositionScheme",
-        "sinusoidal": "attnlab.attention.positions.sinusoidal:Sinusoidal",
-        "learned": "attnlab.attention.positions.learned:Learned",
-        "shaw": "attnlab.attention.positions.shaw:Shaw",
-        "transformer_xl": "attnlab.attention.positions.transformer_xl:TransformerXL",
-        "t5": "attnlab.attention.positions.t5:T5",
-        "alibi": "attnlab.attention.positions.alibi:Alibi",
+        "sinusoidal": "attnlab.attention.positions.absolute:Sinusoidal",
+        "learned": "attnlab.attention.positions.absolute:Learned",
+        "shaw": "attnlab.attention.positions.relative:Shaw",
+        "transformer_xl": "attnlab.attention.positions.relative:TransformerXL",
+        "t5": "attnlab.attention.positions.relative:T5",
+        "alibi": "attnlab.attention.positions.relative:Alibi",
         "rope": "attnlab.attention.positions.rope:Rope",
         "sinusoidal_2d": "attnlab.attention.positions.grid:Sinusoidal2D",
         "rope_2d": "attnlab.attention.positions.grid:Rope2D",
@@ -33,11 +33,11 @@ POSITIONS: "Table[type[PositionScheme]]" = Table(
 SCALINGS: "Table[type[Unscaled]]" = Table(
     "rope scaling",
     {
-        "none": "attnlab.attention.positions.rope_scaling:Unscaled",
-        "linear": "attnlab.attention.positions.rope_scaling:Linear",
-        "ntk": "attnlab.attention.positions.rope_scaling:Ntk",
-        "yarn": "attnlab.attention.positions.rope_scaling:Yarn",
-        "llama3": "attnlab.attention.positions.rope_scaling:Llama3",
+        "none": "attnlab.attention.positions.rope:Unscaled",
+        "linear": "attnlab.attention.positions.rope:Linear",
+        "ntk": "attnlab.attention.positions.rope:Ntk",
+        "yarn": "attnlab.attention.positions.rope:Yarn",
+        "llama3": "attnlab.attention.positions.rope:Llama3",
     },
-    base="attnlab.attention.positions.rope_scaling:Unscaled",
+    base="attnlab.attention.positions.rope:Unscaled",
 )

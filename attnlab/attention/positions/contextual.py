@@ -19,11 +19,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.view import View
+from attnlab.attention.view import View, after_each, in_order, out_of_order
 from attnlab.errors import at_least
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype, widened
 
 
 class CoPE(PositionScheme):

@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.attention.positions.absolute import sinusoid
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope import rotated
-from attnlab.attention.positions.sinusoidal import sinusoid
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 
 STRIDE = 2**15  # between rows
 

@@ -28,14 +28,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.positions.absolute import sinusoid
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.positions.shaw import Shaw, clipped, key_part, value_part
-from attnlab.attention.positions.sinusoidal import sinusoid
+from attnlab.attention.positions.relative import Shaw, clipped, key_part, value_part
 from attnlab.attention.view import View
 from attnlab.attention.visibility.given import looked_up
 from attnlab.errors import UserError
-from attnlab.layers.dense import GLOROT, matmul
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import GLOROT, inner_dtype, matmul, widened
 
 
 class Syntax(PositionScheme):

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.scores.protocol import Score, same_width
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import GLOROT, Dense, matmul
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import GLOROT, Dense, inner_dtype, matmul, widened
 
 
 class Additive(Score):

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.dense import inner_dtype
 
 # the score of a pair that gets weight 0 next to any other pair; finite, to avoid infinity -
 # infinity
@@ -144,20 +144,3 @@ class ScaledDot(Dot):
 def inner(q: jax.Array, k: jax.Array) -> jax.Array:
     """Computes q k^T [B,H,Tq,Tk], summed in float32, of q [B,H,Tq,A] and k [B,H,Tk,A]."""
     return jnp.einsum("bhqa,bhka->bhqk", q, k, preferred_element_type=inner_dtype(q, k))
-
-
-class Positive(nn.Module):
-    """softplus(raw), one number; raw starts so that softplus(raw) = `start`.
-
-    Attributes:
-      start: the value at the start, above 0.
-    """
-
-    start: float
-
-    @nn.compact
-    def __call__(self, shift: jax.Array | float = 0.0) -> jax.Array:
-        """softplus(raw + shift), float32: [1], or the shape of a shift [...,1]."""
-        inverse = self.start + math.log(-math.expm1(-self.start))
-        raw = self.param("raw", nn.initializers.constant(inverse), (1,))
-        return jax.nn.softplus(widened(raw) + shift)

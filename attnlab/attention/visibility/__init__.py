@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from attnlab.attention.visibility.given import Prefix as Prefix
     from attnlab.attention.visibility.given import Segments as Segments
     from attnlab.attention.visibility.given import prefix_lm as prefix_lm
-    from attnlab.attention.visibility.global_tokens import Global as Global
-    from attnlab.attention.visibility.global_tokens import longformer as longformer
-    from attnlab.attention.visibility.random_blocks import RandomBlocks as RandomBlocks
-    from attnlab.attention.visibility.random_blocks import bigbird as bigbird
-    from attnlab.attention.visibility.sparse_transformer import Local as Local
-    from attnlab.attention.visibility.sparse_transformer import Summary as Summary
-    from attnlab.attention.visibility.sparse_transformer import sparse_fixed as sparse_fixed
-    from attnlab.attention.visibility.sparse_transformer import sparse_strided as sparse_strided
+    from attnlab.attention.visibility.sparse import Global as Global
+    from attnlab.attention.visibility.sparse import Local as Local
+    from attnlab.attention.visibility.sparse import RandomBlocks as RandomBlocks
+    from attnlab.attention.visibility.sparse import Summary as Summary
+    from attnlab.attention.visibility.sparse import bigbird as bigbird
+    from attnlab.attention.visibility.sparse import longformer as longformer
+    from attnlab.attention.visibility.sparse import sparse_fixed as sparse_fixed
+    from attnlab.attention.visibility.sparse import sparse_strided as sparse_strided
 
 _PATTERNS = "attnlab.attention.visibility.patterns"
 VISIBILITIES: Table[Callable[..., Rule]] = Table(
@@ -64,17 +64,16 @@ VISIBILITIES: Table[Callable[..., Rule]] = Table(
 )
 
 _FOUND_IN = {
-    "given": ("Dense", "Prefix", "Segments", "prefix_lm"),
-    "random_blocks": ("RandomBlocks", "bigbird"),
-    "global_tokens": ("Global", "longformer"),
-    "sparse_transformer": ("Local", "Summary", "sparse_fixed", "sparse_strided"),
+    ("Dense", "Prefix", "Segments", "prefix_lm"): "given",
+    ("Global", "Local", "RandomBlocks", "Summary"): "sparse",
+    ("bigbird", "longformer", "sparse_fixed", "sparse_strided"): "sparse",
 }  # imported on first use
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        for module, names in _FOUND_IN.items():
+        for names, module in _FOUND_IN.items():
             if name in names:
                 return getattr(importlib.import_module(f"{__name__}.{module}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

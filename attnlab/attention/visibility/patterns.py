@@ -6,8 +6,7 @@ tokens, any mask) can only be used from Python.
     decoder_visibility = {"name": "any_of", "one": {"name": "window", "width": 64}, "other":
     {"name": "first", "length": 4}}
 
-The formulas, the costs and the sources stand with the rules themselves: `rule`,
-`sparse_transformer`, `global_tokens`, `random_blocks`, `given`.
+The formulas, the costs and the sources stand with the rules themselves: `rule`, `sparse`, `given`.
 """
 
 import dataclasses

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 BACKBONES: "Table[type[Backbone]]" = Table(
     "backbone",
     {
-        "cnn": "attnlab.layers.backbones.cnn:CNN",
+        "cnn": "attnlab.layers.backbones.protocol:CNN",
         "resnet": "attnlab.layers.backbones.resnet:ResNet",
         "vit": "attnlab.systems.vision.vit:VisionTransformer",
     },

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 GATES: "Table[type[Gate]]" = Table(
     "gate",
     {
-        "se": "attnlab.layers.gates.squeeze_excitation:SqueezeExcitation",
-        "eca": "attnlab.layers.gates.eca:EfficientChannel",
-        "channel": "attnlab.layers.gates.squeeze_excitation:Channel",
-        "spatial": "attnlab.layers.gates.cbam:Spatial",
-        "cbam": "attnlab.layers.gates.cbam:Cbam",
-        "coordinate": "attnlab.layers.gates.coordinate:Coordinate",
+        "se": "attnlab.layers.gates.pooled:SqueezeExcitation",
+        "eca": "attnlab.layers.gates.pooled:EfficientChannel",
+        "channel": "attnlab.layers.gates.pooled:Channel",
+        "spatial": "attnlab.layers.gates.pooled:Spatial",
+        "cbam": "attnlab.layers.gates.pooled:Cbam",
+        "coordinate": "attnlab.layers.gates.pooled:Coordinate",
         "residual_attention": "attnlab.layers.gates.residual_attention:ResidualAttention",
         "non_local": "attnlab.attention.non_local:NonLocal",
         "non_local_gaussian": "attnlab.attention.non_local:NonLocalGaussian",

@@ -6,7 +6,7 @@
 
 A `Factor` hands out g, which broadcasts to x, while the variable collection "gates" is mutable, as
 attention hands out its weights in "maps"; `handed_out` reads the collection. Sums over places and
-channels and the sigmoid are computed in float32 (see `layers.precision`). Maps have no padding:
+channels and the sigmoid are computed in float32 (see `layers.dense`). Maps have no padding:
 every place of an image is real. `valid` [B] tells the images of a batch that are real from rows
 that only fill it; norms over a batch ask.
 
@@ -22,7 +22,7 @@ import jax
 
 from attnlab.config.registry import Parts, made
 from attnlab.errors import UserError, at_least
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import widened
 
 COLLECTION = "gates"
 """The variable collection for g; it is recorded exactly while that is mutable."""

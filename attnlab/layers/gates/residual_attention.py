@@ -33,9 +33,9 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
+from attnlab.layers.dense import widened
 from attnlab.layers.gates.protocol import Factor, sigmoid
 from attnlab.layers.images import HE, convolved, enlarged, normed, pooled
-from attnlab.layers.precision import widened
 
 LEFT = 7  # places of a side at which the paper stops halving
 SMALL = 1e-12  # below the root of a length or a variance

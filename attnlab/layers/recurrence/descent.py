@@ -28,8 +28,8 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from attnlab.layers.dense import inner_dtype
 from attnlab.layers.history import slots
-from attnlab.layers.precision import inner_dtype
 
 Layers = tuple[tuple[jax.Array, jax.Array], ...]
 """W_l [B,H,m,n] and b_l [B,H,1,n] of every layer l."""

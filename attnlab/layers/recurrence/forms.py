@@ -5,7 +5,7 @@
     chunk = 0     `chosen`: measured
 
 All agree within rounding, with a state before the first token or without, and carried over from
-piece to piece. Everything is computed in the inner precision (`layers.precision`).
+piece to piece. Everything is computed in the inner precision (`layers.dense`).
 
 Axis letters: B batch, H heads, T tokens, D rows of the state, E columns of the state.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import inner_dtype
 from attnlab.layers.recurrence.chunks import Chunks, delta_chunks, dplr_chunks
 
 ON_CPU = 2**16  # numbers that a group of chunks takes at once

@@ -18,8 +18,7 @@ from attnlab.errors import at_least
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Initial
-from attnlab.layers.sentences import SentenceReader
-from attnlab.layers.stacked import reader
+from attnlab.layers.readers import SentenceReader, reader
 from attnlab.systems.protocol import TokenClassifier
 
 

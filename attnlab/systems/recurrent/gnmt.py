@@ -40,7 +40,7 @@ from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
-from attnlab.layers.stacked import LSTMStack, States, reader
+from attnlab.layers.readers import LSTMStack, States, reader
 from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 

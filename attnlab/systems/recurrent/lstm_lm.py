@@ -22,7 +22,7 @@ from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout, SharedOutput
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.stacked import Layer, LSTMStack, States
+from attnlab.layers.readers import Layer, LSTMStack, States
 from attnlab.systems.protocol import LanguageModel
 
 

@@ -54,11 +54,10 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, inner_dtype, widened
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
-from attnlab.layers.precision import inner_dtype, widened
-from attnlab.layers.stacked import BidirectionalLSTM
+from attnlab.layers.readers import BidirectionalLSTM
 from attnlab.systems.protocol import Seq2Seq, looked
 from attnlab.systems.recurrent.writer import Decoding, RecurrentWriter
 

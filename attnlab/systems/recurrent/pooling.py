@@ -19,7 +19,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dropout
-from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
+from attnlab.layers.readers import Read, SentenceReader, Verdict, compared
 from attnlab.systems.protocol import Classifier, Side, looked, mean_of
 
 

@@ -35,7 +35,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part, kind, made
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
-from attnlab.layers.stacked import reader
+from attnlab.layers.readers import reader
 from attnlab.systems.recurrent.writer import Decoding, DeepWriter, Encoded
 
 

@@ -29,7 +29,7 @@ import jax
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.initial import Initial
-from attnlab.layers.stacked import LSTMStack, States
+from attnlab.layers.readers import LSTMStack, States
 from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import RecurrentWriter
 

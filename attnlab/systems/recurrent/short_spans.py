@@ -28,7 +28,7 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer
-from attnlab.layers.stacked import States
+from attnlab.layers.readers import States
 from attnlab.systems.protocol import AttentionMap, looked
 from attnlab.systems.recurrent.lstm_lm import StackedReader
 

@@ -34,7 +34,7 @@ from attnlab.layers import FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.by_layer import chosen, of_layer
 from attnlab.layers.dense import Dropout, matmul
-from attnlab.layers.initializers import Where, is_matrix
+from attnlab.layers.initial import Where, is_matrix
 from attnlab.layers.norms import Norm, apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import System
@@ -68,7 +68,7 @@ class Stacked(System, kw_only=True):
       hidden_dropout: the same share of what is inside the feed-forward layers alone; None for
           `dropout`.
         where they differ; None for `dropout`. That on weights of attention is its own field.
-      initial: how matrices start; see `layers/initializers.py`.
+      initial: how matrices start; see `layers/initial.py`.
       scan: whether a pass over whole texts is a loop over the layers, for deep stacks: it is
         compiled faster, but without `remat` it runs slower. Decoding writes layers out.
       remat: whether the backward pass computes each layer again, which takes far less memory and

@@ -26,10 +26,9 @@ from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
-from attnlab.layers.dense import Dropout
+from attnlab.layers.dense import Dropout, widened
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.precision import widened
-from attnlab.layers.sentences import Read, Verdict
+from attnlab.layers.readers import Read, Verdict
 from attnlab.systems.protocol import Side
 from attnlab.systems.vision.protocol import OnBackbone, VisualAnswerer
 

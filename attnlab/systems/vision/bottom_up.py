@@ -28,8 +28,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.layers.dense import Dense, widened
 from attnlab.systems.protocol import looked
 from attnlab.systems.vision.answering import Answerer, per_question
 

@@ -16,9 +16,8 @@ import flax.linen as nn
 import jax
 
 from attnlab.errors import UserError
-from attnlab.layers.backbones import cnn, resnet
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import widened
+from attnlab.layers.backbones import protocol, resnet
+from attnlab.layers.dense import Dense, widened
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
@@ -33,7 +32,7 @@ class Pooled(nn.Module):
         return Dense(self.classes, name="out")(mean)  # type: ignore[attr-defined]
 
 
-class CNN(Pooled, cnn.CNN, ImageClassifier):
+class CNN(Pooled, protocol.CNN, ImageClassifier):
     """Convolutions and pooling (Simonyan and Zisserman 2015), with norms and without hidden layers.
     Its fields are those of the backbone `cnn`.
 

@@ -36,8 +36,7 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, at_least
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.dense import Dense, inner_dtype
 from attnlab.systems.protocol import GLIMPSES
 from attnlab.systems.vision.protocol import ImageClassifier
 

@@ -38,10 +38,9 @@ from attnlab.errors import UserError
 from attnlab.layers import INITIALIZERS
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.by_layer import of_layer
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, widened
 from attnlab.layers.images import Patches
-from attnlab.layers.initializers import Initializer
-from attnlab.layers.precision import widened
+from attnlab.layers.initial import Initializer
 from attnlab.systems.transformers.stack import Ruled, rule_of
 from attnlab.systems.vision.protocol import ImageClassifier
 

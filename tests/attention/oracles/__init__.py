@@ -10,7 +10,7 @@ schemes have references of their own (`score_oracles.py`, `alignment_oracles.py`
 
 import numpy as np
 
-from tests.attention.oracles import heads, latent, linear, selected, single, synthetic
+from tests.attention.oracles import heads, linear, selected
 from tests.attention.oracles.rows import Look, Oracle, Result, of_look, part
 
 __all__ = ["ORACLES", "Oracle", "Result", "part"]
@@ -35,9 +35,7 @@ def multi_step(look: Look) -> Result:
 _REFERENCES = (
     (heads, "multihead talking_heads differential gated forgetting"),
     (selected, "path lightning_indexer native_sparse"),
-    (latent, "latent hops"),
-    (single, "single key_value key_value_predict"),
-    (synthetic, "linformer synthesizer"),
+    (heads, "single key_value key_value_predict latent hops linformer synthesizer"),
     (linear, "linear"),
 )
 ORACLES: dict[str, Oracle] = {

@@ -1,24 +1,43 @@
-"""Blockwise attention for alignments of the form "normalised"; formulas in `blockwise`."""
+"""Forward and backward passes of the blockwise kernel, for each form of alignments: "normalised", a
+softmax, whose formulas stand in `blockwise`; and "elementwise", a sum over keys that needs no
+normaliser.
+"""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import LOW
-from attnlab.attention.kernels.block import Arrays, Block
-from attnlab.attention.kernels.blocks import put, take
+from attnlab.attention.alignments.protocol import LOW, Alignment
+from attnlab.attention.kernels.blocks import Arrays, Block, count_visible, put, take
 from attnlab.attention.kernels.plain import regroup
-from attnlab.attention.kernels.tracing import added, split, zeros
+from attnlab.attention.kernels.tracing import added, joined, split, zeros
+from attnlab.attention.view import View
 
 # several products read one value: it is computed once, not again for each of them
 together = jax.lax.optimization_barrier
 
 
-def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, Any]:
+def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
+    """Returns `arrays` with its field `factor` [B,H,Tq,1] set to the factor of each query's scores
+    that the alignment `align` computes from the number of keys that the query may see; unchanged if
+    the form of the alignment is not "normalised" or it has no factor.
+    """
+    if align.form != "normalised" or type(align).factor is Alignment.factor:
+        return arrays
+    grid, rows = block.grid, arrays.values.shape[0]
+    none = jnp.zeros((rows, block.heads, grid.rows * grid.height, 1), jnp.int32)
+    counted = grid.each_row(lambda row, all: put(all, count_visible(block, arrays, row), row), none)
+    factor = align.factor(counted, block.heads, block.dtype)
+    return arrays.replace(factor=factor)  # type: ignore[attr-defined, no-any-return]
+
+
+def normalised_forward(block: Block, arrays: Arrays) -> tuple[jax.Array, Any]:
     """Computes the context [B,H,Tq,Dv] of `arrays`, block by block with the functions of `block`,
-    for alignments that are a softmax; and what `backward` needs: the context, and for each query
-    its largest score and its softmax denominator relative to that score [B,H,Tq,1]; all float32.
+    for alignments that are a softmax; and what `normalised_backward` needs: the context, and for
+    each query its largest score and its softmax denominator relative to that score [B,H,Tq,1]; all
+    float32.
     """
     grid = block.grid
     lead = (arrays.values.shape[0], block.heads)
@@ -90,9 +109,9 @@ class Row(NamedTuple):
     flat: jax.Array
 
 
-def backward(block: Block, arrays: Arrays, residuals: Any, grad: jax.Array) -> Arrays:
+def normalised_backward(block: Block, arrays: Arrays, residuals: Any, grad: jax.Array) -> Arrays:
     """Computes an `Arrays` of float32 gradients of all floats in `arrays` (None for others), from
-    the gradient `grad` of the context and the second result of `forward`.
+    the gradient `grad` of the context and the second result of `normalised_forward`.
     """
     grid = block.grid
     context, top, total = residuals
@@ -229,3 +248,126 @@ def side_by_side(x: jax.Array) -> jax.Array:
     """[columns,B,K,c,...] to [B,K,Tk,...]."""
     count, batch, heads, width, *tail = x.shape
     return x[0] if count == 1 else jnp.moveaxis(x, 0, 2).reshape(batch, heads, count * width, *tail)
+
+
+def gain(
+    block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counts: jax.Array
+) -> tuple[Callable[..., jax.Array], Any]:
+    """Returns a function that computes the term [B,H,b,Dv] that the block at (row, column) adds to
+    the context, and the tuple of its arguments: closed floating arrays, query, queries, keys,
+    values of the block; `masked` if some pairs are not allowed.
+
+    Args:
+      block, arrays: of the look.
+      row, column: of the block.
+      masked: whether some pairs of the block are not allowed.
+      counts: [B,H,b,1], how many keys each query may see.
+    """
+    grid = block.grid
+    floats, fixed = split(arrays.closed)
+    i, j = block.places(arrays, row, column)
+    size = (arrays.values.shape[0], block.heads, grid.height, grid.width)
+    allowed = (
+        jnp.broadcast_to(block.allowed(arrays, row, column), size)
+        if masked
+        else jnp.ones(size, bool)
+    )
+    factors = block.dropout_factors(arrays, row, column)
+
+    def context(
+        floats: Any, query: jax.Array, queries: Any, keys: Any, values: jax.Array
+    ) -> jax.Array:
+        """Computes the term [B,H,b,Dv] that the block adds to the context."""
+        inner = arrays.replace(closed=joined(floats, fixed))  # type: ignore[attr-defined]
+        scores, _ = block.scored(inner, queries, keys, i, j)
+        view = View(valid=arrays.valid, query=query, key_counts=counts).among(i, j)
+        weights = block.functions["align"](inner.closed["align"], scores, allowed, view)
+        weights = weights if factors is None else weights * factors
+        term, _ = block.relative(inner, weights, i, j)
+        summed = block.summed_values(weights, values)
+        return summed if term is None else summed + term.astype(block.dtype)
+
+    of_row = (take(arrays.query, row, grid.height, 1), take(arrays.queries, row, grid.height))
+    return context, (floats, *of_row, *take((arrays.keys, arrays.values), column, grid.width))
+
+
+def elementwise_forward(block: Block, arrays: Arrays) -> tuple[jax.Array, None]:
+    """Computes the context [B,H,Tq,Dv] float32 of all queries in `arrays`, as the sum over blocks
+    of the terms that `gain` computes with the functions of `block`, for alignments that weigh each
+    pair by itself; and None, since `elementwise_backward` needs nothing else.
+    """
+    grid, width = block.grid, arrays.values.shape[-1]
+    lead = (arrays.values.shape[0], block.heads)
+
+    def of_row(row: Any, contexts: jax.Array) -> jax.Array:
+        """Computes the context of one row of blocks and writes it into `contexts`, the one of all
+        rows.
+        """
+        counts = count_visible(block, arrays, row)
+
+        def of_block(column: Any, masked: bool, context: jax.Array) -> jax.Array:
+            function, args = gain(block, arrays, row, column, masked, counts)
+            return context + function(*args)
+
+        return put(
+            contexts,
+            grid.each_block(row, of_block, jnp.zeros((*lead, grid.height, width), block.dtype)),
+            row,
+        )
+
+    nothing = jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype)
+    return grid.each_row(of_row, nothing), None
+
+
+def elementwise_backward(block: Block, arrays: Arrays, residuals: None, grad: jax.Array) -> Arrays:
+    """Computes the gradients of all floating-point arrays in `arrays` from the gradient `grad`
+    [B,H,Tq,Dv] of the context, and returns them as an `Arrays` in float32, with None in place of
+    other arrays.
+    """
+    grid = block.grid
+    sums = zeros(split(arrays)[0], block.dtype)
+
+    def by_block(x: jax.Array) -> jax.Array:
+        return jnp.zeros((grid.columns, *x.shape[:2], grid.width, *x.shape[3:]), block.dtype)
+
+    by_column = jax.tree.map(by_block, (arrays.keys, arrays.values))
+
+    def of_row(row: Any, carry: Any) -> Any:
+        """Adds the gradients from one row of blocks to those so far."""
+        closed, of_rows, of_columns = carry
+        counts, part = count_visible(block, arrays, row), take(grad, row, grid.height)
+
+        def of_block(column: Any, masked: bool, carry: Any) -> Any:
+            """Adds the gradients from one block to those so far."""
+            closed, of_row, of_columns = carry
+            function, args = gain(block, arrays, row, column, masked, counts)
+            for_closed, for_query, for_queries, *for_columns = jax.vjp(function, *args)[1](part)
+            of_columns = jax.tree.map(
+                lambda x, y: x.at[column].add(y.astype(x.dtype)), of_columns, tuple(for_columns)
+            )
+            return added(closed, for_closed), added(of_row, (for_query, for_queries)), of_columns
+
+        begin = zeros(
+            (take(arrays.query, row, grid.height, 1), take(arrays.queries, row, grid.height)),
+            block.dtype,
+        )
+        closed, (for_query, for_queries), of_columns = grid.each_block(
+            row, of_block, (closed, begin, of_columns)
+        )
+        of_query, of_queries = of_rows
+        of_queries = jax.tree.map(lambda x, y: put(x, y, row), of_queries, for_queries)
+        return closed, (put(of_query, for_query, row, 1), of_queries), of_columns
+
+    begin = (sums.closed, (sums.query, sums.queries), by_column)
+    closed, (of_query, of_queries), of_columns = grid.each_row(of_row, begin)
+    of_keys, of_values = jax.tree.map(side_by_side, of_columns)
+    return sums.replace(
+        closed=closed, query=of_query, queries=of_queries, keys=of_keys, values=of_values
+    )
+
+
+FORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "normalised": (normalised_forward, normalised_backward),
+    "elementwise": (elementwise_forward, elementwise_backward),
+}
+"""The forward and the backward pass of each form of alignments; the first argument is the `Block`."""

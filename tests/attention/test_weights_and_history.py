@@ -1,8 +1,9 @@
-"""Weights are a result of a look, `read(..., weights=True)`, in a scan and in cached decoding too, and
-slots ask for them only where they are handed out.
+"""What a look hands out and carries on. Weights are a result, `read(..., weights=True)`, in a scan and in
+cached decoding too, and slots ask for them only where they are handed out. Looks that depend on the looks
+before have gradients through a loop; what cannot carry them on is refused.
 
-That they are the maps, and that their gradients are those of the oracles, is tested over all
-settings in `test_conformance.py`.
+That weights are the maps, and that their gradients are those of the oracles, is tested over all settings
+in `test_conformance.py`; that looks give the same one after the other as all at once in `test_memories.py`.
 """
 
 import dataclasses
@@ -22,10 +23,10 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.needs import Need, hands_out_weights
 from attnlab.attention.protocol import MAPS, Capabilities, Reading
-from attnlab.attention.view import CAUSAL, EVERYTHING
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention import cases
-from tests.attention.test_memories import CAPACITY, LENGTH
+from tests.attention.test_memories import CAPACITY, LENGTH, Scanned
 from tests.rounding import assert_close
 
 SLOT = Need(role="cross", weights=True)
@@ -200,3 +201,80 @@ def test_what_weights_may_sum_to_is_part_of_the_need() -> None:
 def test_what_is_not_called_any_more_is_refused_where_it_is_overridden() -> None:
     with pytest.raises(UserError, match=r"Old.key_value is not called any more; override arrays"):
         type("Old", (MultiHead,), {"key_value": None})
+
+
+def test_inside_a_scan_with_gradients() -> None:
+    module = cases.make("single", {"score": {"name": "coverage", "hidden": 5}})
+    params, (query, source, valid) = cases.parameters(module), cases.inputs()
+
+    def at_once(params: Any) -> Any:
+        reading = module.apply({"params": params}, query, source, View(CAUSAL.rule, 2), valid)
+        return (reading.context**2).sum()  # type: ignore[union-attr]
+
+    def scanned(params: Any) -> Any:
+        within = {"params": {"mechanism": params}}
+        contexts, _ = Scanned(module).apply(within, query, source, valid, 2)  # type: ignore[misc]
+        return (contexts**2).sum()
+
+    both = [jax.jit(jax.value_and_grad(total))(params) for total in (at_once, scanned)]
+    for leaf, same in zip(*map(jax.tree.leaves, both), strict=True):
+        np.testing.assert_allclose(leaf, same, rtol=1e-4, atol=1e-5)
+
+
+CARRYING = Need(role="cross", stepwise=True, history=True)
+
+
+@pytest.mark.quick
+def test_what_cannot_carry_is_refused_by_name() -> None:
+    talking, heads = (MECHANISMS.resolve(name) for name in ("talking_heads", "multihead"))
+    for part in ({"score": "coverage"}, {"alignment": "temporal"}):
+        CARRYING.check(heads, "slot", part)
+        with pytest.raises(UserError, match=r"slot\.(score|alignment): .*TalkingHeads"):
+            CARRYING.check(talking, "slot", part)
+    for score in ("coverage", {"name": "soft_capped", "score": "location_aware"}):
+        with pytest.raises(UserError, match="slot.score: .*nothing is carried on"):
+            Need(role="cross", stepwise=True).check(heads, "slot", {"score": score})
+        with pytest.raises(UserError, match="slot.kernel: kernel 'blockwise' never has looks"):
+            CARRYING.check(heads, "slot", {"score": score, "kernel": "blockwise"})
+    query, source, _ = cases.inputs()
+    with pytest.raises(UserError, match="TalkingHeads: the score Coverage depends"):
+        init = cases.make("talking_heads", {"heads": 3, "score": "coverage"}).init
+        jax.eval_shape(init, jax.random.key(0), query, source)
+    with pytest.raises(UserError, match="kernel 'blockwise' never has looks"):
+        init = cases.make(
+            "multihead", {"heads": 3, "score": "coverage", "kernel": "blockwise"}
+        ).init
+        jax.eval_shape(init, jax.random.key(0), query, source)
+
+
+def test_a_capped_score_looks_back_as_the_one_inside() -> None:
+    inside = {"name": "coverage", "hidden": 5}
+    capped = {"score": {"name": "soft_capped", "cap": 1e4, "score": inside}}
+    plain, (query, source, valid) = cases.make("single", {"score": inside}), cases.inputs()
+    params = cases.parameters(plain)
+    within = {"score": {"score": params["score"]}}
+
+    @jax.jit
+    def contexts() -> list[Any]:
+        both = (plain, params), (cases.make("single", capped), within)
+        looks = [one.apply({"params": of}, query, source, valid=valid) for one, of in both]
+        return [look.context for look in looks]
+
+    expected, actual = contexts()
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_padding_that_would_never_be_looked_at_divides_nothing_by_zero() -> None:
+    """Its fertility is 0 in float32, and so are its weights."""
+    module, (query, source, valid) = cases.make("single", {"score": "coverage"}), cases.inputs()
+    params = cases.parameters(module)
+    params["score"]["fertile"] = np.ones_like(params["score"]["fertile"])
+
+    @jax.jit
+    @jax.value_and_grad
+    def total(params: Any, dirty: Any) -> Any:
+        return (module.apply({"params": params}, query, dirty, valid=valid).context ** 2).sum()  # type: ignore[union-attr]
+
+    for garbage in (1e4, -1e4):
+        actual = total(params, np.where(valid[..., None], source, np.float32(garbage)))
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(actual))
