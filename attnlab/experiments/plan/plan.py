@@ -17,17 +17,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import MOST_LOOKS, Experiment, layered, zipped
 from attnlab.experiments.plan.candidate import Candidate, Trial, Wanted, candidate_id
+from attnlab.records import json_kinds
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import (
-    SWEEP,
-    Damaged,
-    Finite,
-    FolderName,
-    Natural,
-    fit,
-    read_file,
-    versioned,
-)
+from attnlab.records.json_kinds import SWEEP, Damaged, Finite, FolderName, Natural
 from attnlab.records.locks import exclusive
 from attnlab.records.provenance import Record
 from attnlab.training.pruning import Keep
@@ -312,7 +304,7 @@ class Plan(Asked):
           UserError: the text is damaged, or of a newer version.
         """
         try:
-            plan: Plan = fit(versioned(text, SWEEP, where), cls)
+            plan: Plan = json_kinds.fit(json_kinds.versioned(text, SWEEP, where), cls)
             _check_names(plan)
         except ValueError as error:  # `Damaged` is one
             raise UserError(
@@ -382,7 +374,7 @@ def read_tasks(directory: Path) -> Tasks | None:
       UserError: the file is damaged.
     """
     remedy = "remove it, and run the same 'sweep' command again"
-    return read_file(directory / "tasks.json", Tasks, remedy)
+    return json_kinds.read_file(directory / "tasks.json", Tasks, remedy)
 
 
 def write_tasks(directory: Path, experiment: Experiment, replace: bool) -> None:
