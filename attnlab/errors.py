@@ -40,6 +40,59 @@ RENAMED = {
     },
 }
 """What users' code of earlier versions may say in the protocols of a room, and what it is called now."""
+_MERGED = """
+attention.scores similarities cosine distances positive qk_norm
+attention.scores linear general location
+attention.scores perceptrons additive concat coverage location_aware source_only
+attention.alignments relatives scalable sigmoid softpick top_k
+attention.alignments sequential monotonic selective stick_breaking temporal
+attention.alignments losses doubly_stochastic reinforce
+attention.mechanisms head_variants differential gated talking_heads
+attention.mechanisms single key_value
+attention.positions absolute learned sinusoidal
+attention.positions relative alibi shaw t5 transformer_xl
+attention.positions rope rope_scaling
+attention.kernels blocks block
+attention.visibility rule bands
+attention.visibility sparse global_tokens random_blocks sparse_transformer
+layers dense heads precision
+layers recurrent cells
+layers readers stacked sentences
+layers convolution short_convolution
+layers initial initializers
+layers norms gated_norm
+layers history token_shift
+layers.gates pooled squeeze_excitation eca cbam coordinate
+mixers loops steps tape
+mixers passing recurrent convolution average
+mixers delta_rule delta_net delta_product gated_delta_net gated_delta_product kda
+mixers decaying retention gated_linear hgrn mamba
+mixers ttt ttt_linear ttt_mlp
+mixers whole fourier nystrom
+mixers performer kernelised
+systems.recurrent pooling bilstm_pooling attention_pooling self_attentive
+systems.recurrent short_spans attention_lm ngram_rnn
+systems.vision classifiers convolutional perceptron
+tasks pairs translation text_to_text pronunciation ensemble
+tasks classification choices
+tasks images image_classification
+training updates drawing
+data blocks crops
+data tagged conll
+data denoising masking corruption
+data generated_pairs copying dates spelling
+data generated_texts associations lookup markers entailment
+data grammar agreement
+data dataset longer none
+data.images annotated labelled
+data.images regions boxed segmented
+data.images files folder
+data.images painted shapes translated
+data.images texts captioned questions
+analysis figures curves overlays
+analysis heads induction
+"""
+"""A room, a module of it, and what the parts of that were called when each was a module."""
 MOVED = {
     "attnlab.attention.so_far": "attnlab.attention.mechanisms.heads",
     "attnlab.attention.history": "attnlab.attention.mechanisms.heads",
@@ -47,29 +100,12 @@ MOVED = {
     "attnlab.attention.alignments.softmax": "attnlab.attention.alignments.protocol",
     "attnlab.attention.scores.products": "attnlab.attention.scores.protocol",
     **{
-        f"attnlab.attention.{room}.{old}": f"attnlab.attention.{room}.{kind}"
-        for room, kind, names in (
-            ("scores", "similarities", "cosine distances positive qk_norm"),
-            ("scores", "linear", "general location"),
-            ("scores", "perceptrons", "additive concat coverage location_aware source_only"),
-            ("alignments", "relatives", "scalable sigmoid softpick top_k"),
-            ("alignments", "sequential", "monotonic selective stick_breaking temporal"),
-            ("alignments", "losses", "doubly_stochastic reinforce"),
-            ("mechanisms", "head_variants", "differential gated talking_heads"),
-            ("mechanisms", "single", "key_value"),
-            ("positions", "absolute", "learned sinusoidal"),
-            ("positions", "relative", "alibi shaw t5 transformer_xl"),
-        )
-        for old in names.split()
+        f"attnlab.{room}.{old}": f"attnlab.{room}.{new}"
+        for room, new, *olds in map(str.split, _MERGED.strip().splitlines())
+        for old in olds
     },
     "attnlab.attention.alignments.controls": "in attnlab.attention.alignments.relatives and .local",
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
-    "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
-    "attnlab.layers.heads": "attnlab.layers.dense",
-    "attnlab.layers.precision": "attnlab.layers.dense",
-    "attnlab.layers.cells": "attnlab.layers.recurrent",
-    "attnlab.layers.gated_norm": "attnlab.layers.norms",
-    "attnlab.layers.token_shift": "attnlab.layers.history",
     "attnlab.tasks.looks": "attnlab.tasks.maps",
     "token_scores": "Task.ratios, of which Task.averaged makes the scores",
     "asking": "said by the arguments weights= and history= themselves",
@@ -88,10 +124,7 @@ MOVED = {
         [f"attnlab.data.{name}" for name in ("joined", "of_length", "one_side", "prefixed")],
         "attnlab.data.of_pairs",
     ),
-    "attnlab.data.crops": "attnlab.data.blocks",
     "attnlab.data.corpus.VocabularySettings": "attnlab.data.learned.VocabularySettings",
-    "attnlab.data.images.labelled": "attnlab.data.images.annotated",
-    "attnlab.data.images.folder": "attnlab.data.images.files",
     "attnlab.data.generated.Generated": "attnlab.data.generated.Sized",
 }
 """What it may import of ours, and what that is called now; said where a module of ours is imported."""
