@@ -50,7 +50,7 @@ class RecurrentMixer(Mixer):
 
     A recurrent layer as a mixer: its state has the same size for texts of any length.
 
-        h_t = cell(h_{t-1}, x_t)            cell: LSTM, GRU or tanh, see `layers.cells`
+        h_t = cell(h_{t-1}, x_t)            cell: LSTM, GRU or tanh, see `layers.recurrent`
         y_t = h_t W_o                       where the state has another width than y; else y_t = h_t
 
     Padding does not change the state. In a block with a residual connection this replaces
