@@ -106,9 +106,6 @@ def test_runs_that_cannot_be_looked_at(
         check_refused(message, looks.main)
 
 
-pytestmark = pytest.mark.quick
-
-
 def test_in_texts_to_be_copied_every_word_tells_what_follows(tmp_path: Path) -> None:
     induction.write_texts(tmp_path, {"train": 200})
     texts = [line.split() for line in (tmp_path / "train.txt").read_text().splitlines()]
@@ -131,9 +128,6 @@ def test_patterns_are_found_where_they_were_put() -> None:
     assert heads == [("previous", 0), ("rare", 1), ("delimiter", 2)]
     assert rarest["share"] == delimiter["share"] == rarest["low"] == 1.0
     assert rarest["chance"] == pytest.approx(1 / 6) and previous["share"] == 1.0
-
-
-pytestmark = pytest.mark.quick
 
 
 def test_entropy_is_a_share_of_the_most_that_it_could_be() -> None:
@@ -160,9 +154,6 @@ def test_gradients_of_the_first_and_the_last_fifth() -> None:
     check_refused("no norm", gradients, ['{"step": 1, "loss": 2.0}'])
 
 
-pytestmark = pytest.mark.quick
-
-
 def test_groups_are_found_in_the_scores_of_a_trial() -> None:
     by = {"2": {"accuracy": 0.5, "questions": 4}, "16": {"accuracy": 1.0, "questions": 2}}
     assert of_scores({"loss": 1.0, "by_pairs": by}, "x") == ("pairs", {2: 0.5, 16: 1.0})
@@ -176,9 +167,6 @@ def test_the_least_and_the_largest_are_named_where_seeds_differ() -> None:
         "0.50",
         "0.50 (0.25 to 0.75)",
     ]
-
-
-pytestmark = pytest.mark.quick
 
 
 def test_texts_are_the_same_every_time_and_have_no_new_words() -> None:

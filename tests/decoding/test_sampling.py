@@ -22,6 +22,7 @@ CHI_SQUARE = {1: 15.1, 2: 18.4, 3: 21.1}  # 1e-4 quantiles
 
 def check(model: Any, texts: Hypotheses, limits: list[int], least: int) -> None:
     """Every hypothesis is that of a plain greedy loop, with its log-probability and its weights."""
+    assert len(texts.lengths) == len(limits)
     for row, k in np.ndindex(texts.lengths.shape):
         oracle = model.greedy(row, limits[row], least)
         tokens = texts.tokens[row, k].tolist()
@@ -167,7 +168,9 @@ EXTREMES = [
 @pytest.mark.parametrize("how", EXTREMES)
 def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -> None:
     how = how | {"max_length": 5, "rules": Rules(min_length=1), "n": 2, "key": jax.random.key(2)}
-    check(prefix_model, run(sample, prefix_model, SENTENCES, **how), [5] * 7, 1)
+    texts = run(sample, prefix_model, SENTENCES, **how)
+    assert texts.lengths.shape == (7, 2)
+    check(prefix_model, texts, [5] * 7, 1)
 
 
 def test_keys_decide_alone(prefix_model: Any) -> None:

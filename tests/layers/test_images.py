@@ -1,5 +1,5 @@
 """Layers of images compute in the precision of their kernels. Their sums over windows and patches are
-those of the oracles of CNNs, ResNets and ViT, and of `gates/test_gate_facts.py`.
+those of the oracles of CNNs, ResNets and ViT, and of `gates/test_gates.py`.
 """
 
 from typing import Any

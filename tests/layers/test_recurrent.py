@@ -29,7 +29,7 @@ from attnlab.layers.recurrent import ContextGRUCell, GRUCell, Recurrent
 from tests.rounding import assert_close
 from tests.systems.oracles.parts import layer_step
 
-H, E, B, T = 4, 3, 3, 6
+H, E, B, T = 4, 5, 3, 6
 LENGTHS = (6, 3, 0)
 VALID = np.arange(T)[None] < np.array(LENGTHS)[:, None]
 

@@ -15,7 +15,7 @@ import pytest
 from attnlab.attention.protocol import LOSSES, MAPS, Memory
 from attnlab.mixers.loops import over_time, taped
 
-B, T, N, H, BEFORE = 2, 5, 3, 3, 2
+B, T, N, H, BEFORE = 2, 5, 6, 3, 2
 
 
 class Looker(nn.Module):
@@ -43,7 +43,7 @@ class Looker(nn.Module):
 
 @pytest.mark.quick
 def test_parameters_are_shared_looks_stacked_and_draws_are_each_steps_own() -> None:
-    x, constant = np.ones((B, T, 3), np.float32), np.arange(H, dtype=np.float32)
+    x, constant = np.ones((B, T, 4), np.float32), np.arange(H, dtype=np.float32)
 
     @jax.jit
     def found(key: jax.Array) -> Any:
@@ -54,7 +54,7 @@ def test_parameters_are_shared_looks_stacked_and_draws_are_each_steps_own() -> N
         return variables["params"], looked, dropped[1]
 
     params, ((last, states), aside), dropped = jax.device_get(found(jax.random.key(0)))
-    assert jax.tree.map(np.shape, params) == {"raised": {"kernel": (3, H), "bias": (H,)}}
+    assert jax.tree.map(np.shape, params) == {"raised": {"kernel": (4, H), "bias": (H,)}}
     first = x[0, 0] @ params["raised"]["kernel"] + params["raised"]["bias"] + constant
     np.testing.assert_allclose(states[0], first * np.arange(1, T + 1)[:, None], rtol=1e-5)
     np.testing.assert_array_equal(last, states[:, -1])

@@ -105,7 +105,7 @@ def test_padding_leaves_what_is_kept_as_it_is_to_the_last_bit(name: str) -> None
         none = dataclasses.replace(CAUSAL, valid=jnp.zeros(x.shape[:2], bool))
         return kept, module.apply({"params": params}, 10.0 * x, none, kept, method="mix")[1]
 
-    kept, after = both(parameters(module), X)
+    kept, after = both(parameters(module), X[:, :7])  # in the middle of a mini-batch
     for before, actual in zip(*map(jax.tree.leaves, (kept, after)), strict=True):
         np.testing.assert_array_equal(actual, before)
 

@@ -339,6 +339,7 @@ class TrailingLines(Trailing, Lines):
     """`Trailing`, several at once."""
 
 
+@pytest.mark.stored_by_orbax
 def test_every_trial_remembers_its_own_rows(tmp_path: Path) -> None:
     """Each is stopped together with the other, on two devices, and goes on alone; one learns faster
     than the other, and does not end for it.
