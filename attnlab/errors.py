@@ -52,16 +52,20 @@ attention.mechanisms single key_value
 attention.positions absolute learned sinusoidal
 attention.positions relative alibi shaw t5 transformer_xl
 attention.positions rope rope_scaling
+attention view order
 attention.kernels blocks block
+attention.kernels passes elementwise normalised
+attention.kernels gathered windows
 attention.visibility rule bands
 attention.visibility sparse global_tokens random_blocks sparse_transformer
 layers dense heads precision
-layers recurrent cells
 layers readers stacked sentences
 layers convolution short_convolution
 layers initial initializers
 layers norms gated_norm
 layers history token_shift
+layers.backbones protocol cnn
+layers.recurrence chunks pairs triangular
 layers.gates pooled squeeze_excitation eca cbam coordinate
 mixers loops steps tape
 mixers passing recurrent convolution average
@@ -71,12 +75,18 @@ mixers ttt ttt_linear ttt_mlp
 mixers whole fourier nystrom
 mixers performer kernelised
 systems.recurrent pooling bilstm_pooling attention_pooling self_attentive
-systems.recurrent short_spans attention_lm ngram_rnn
+systems.recurrent short_spans attention_lm
 systems.vision classifiers convolutional perceptron
 tasks pairs translation text_to_text pronunciation ensemble
+tasks auxiliary decisions
 tasks classification choices
 tasks images image_classification
 training updates drawing
+training journal stopping
+decoding steps hypotheses
+decoding sampling greedy
+decoding beam scoring
+decoding metrics rouge
 data blocks crops
 data tagged conll
 data denoising masking corruption
@@ -84,6 +94,10 @@ data generated_pairs copying dates spelling
 data generated_texts associations lookup markers entailment
 data grammar agreement
 data dataset longer none
+data json_files json_lines sealed
+data.readers records tables
+data.diagnostics computing list_ops states
+data.diagnostics recall copies
 data.images annotated labelled
 data.images regions boxed segmented
 data.images files folder
@@ -106,11 +120,16 @@ MOVED = {
     },
     "attnlab.attention.alignments.controls": "in attnlab.attention.alignments.relatives and .local",
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
+    "attnlab.layers.cells": "attnlab.layers.recurrent, and its GRULayer StatefulGRULayer",
+    "attnlab.systems.recurrent.ngram_rnn": "in attnlab.systems.recurrent.short_spans, and its Past LateParts",
     "attnlab.tasks.looks": "attnlab.tasks.maps",
     "token_scores": "Task.ratios, of which Task.averaged makes the scores",
     "asking": "said by the arguments weights= and history= themselves",
     "attnlab.training.interrupt": "attnlab.training.session",
     "attnlab.attention.view.standing": "token_positions",
+    "attnlab.data.readers.json_text": "attnlab.data.json_files",
+    "attnlab.data.images.decoded": "attnlab.data.readers.images",
+    "attnlab.data.images.tfds": "attnlab.data.tfds",
     "attnlab.data.diagnostics.drawing": "attnlab.data.generated, or attnlab.data.asked",
     "attnlab.config.values": "attnlab.config.resolve",
     "attnlab.training.turns": "attnlab.training.stacked",

@@ -1,7 +1,5 @@
 """The data of a run: one container and one way to load it, for all kinds of data.
 
-    source -> splits -> what is learned of training, or was saved -> columns, fingerprint
-
 A kind of data (`corpus.Corpus`, `labelled.LabelledTexts`, ...) is a subclass. It names the method of a
 source that gives a split, and says what is learned of the training split, what the columns are, and
 how a split is described.
@@ -63,6 +61,8 @@ class Split(NamedTuple):
 @dataclass(frozen=True)
 class Dataset(Generic[Row]):
     """The data of a run, of the splits that were loaded.
+
+        source -> splits -> what is learned of training, or was saved -> columns, fingerprint
 
     Attributes:
       method: of a source, gives a split.

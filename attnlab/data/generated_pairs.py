@@ -1,10 +1,6 @@
 """Made-up pairs of texts with their alignments: words to be said again, dates to ISO 8601, and words of
 an invented orthography as they are said.
 
-    g a q a c -> g a q a c          g a q a c -> c a q a g
-    3 of march 1967 -> 1967-03-03
-    knaithel -> N EY TH EH L
-
 Words are said again in their order, from the last to the first, or sorted: nothing to learn but what
 to carry over, and where it is. How much that is stands in the config, as the number of words: the task
 of choice where the length of the source is the question, or the order in which it is read.
@@ -39,6 +35,8 @@ _FEWEST = 1000  # different texts, so that every split has some
 class Copying(Sized):
     """Texts of `shortest` to `longest` words, each length equally likely and each word one of
     `symbols` letters, and the same words again.
+
+        g a q a c -> g a q a c          g a q a c -> c a q a g
 
     A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the
     seeds. Short texts may occur more than once in a split. Positions of alignments are words
@@ -158,6 +156,8 @@ class Dates(Sized):
     """Dates from 1900-01-01 to 2099-12-31; 90 % of the days are for training, 5 % for validation, 5
     % for the test.
 
+        3 of march 1967 -> 1967-03-03
+
     No day occurs in two splits, and every day of a split is used before one is used again. The
     style is uniform over `FORMATS` (the one with a two-digit year only where it is unambiguous, see
     `CENTURY`), all lower case half the time. Chance of an exact match: about 1 in 73,000. Positions
@@ -273,6 +273,8 @@ _COMPILED = tuple((re.compile(pattern), phonemes.split()) for pattern, phonemes 
 class Spelling(Sized):
     """Made-up words of one to `syllables` syllables, no word twice, and their phonemes with blanks
     between them.
+
+        knaithel -> N EY TH EH L
 
     A word's split follows from its own hash (90/5/5), so no word is in two splits, whatever the
     seeds. Positions of alignments are letters of the word and phonemes.

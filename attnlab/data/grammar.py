@@ -1,17 +1,12 @@
 """A made-up language pair with reordering, agreement and known word alignments; and its source
 sentences with a tag and a head for every word: who is one, who are many?
 
-    the big old dogs that see a cat will sleep tomorrow
-    alba nova kani vete gore ke un mitso vidis dormis va
-
 From the English-like side to the other: adjectives follow their noun in reverse order and agree
 with it in number, the verb ends its clause and agrees with a subject that may stand far off ("will
 sleep" hides the number), the adverb leads, "the" has no counterpart and "tomorrow" has two words.
 Each side determines the other.
 
-    the/DET-many big/ADJ-many foxes/NOUN-many will/AUX-many see/VERB-many a/DET-one cat/NOUN-one
-
-"the", adjectives, "will" and the verb behind it look the same for one and for many, so their tags
+"The", adjectives, "will" and the verb behind it look the same for one and for many, so their tags
 must be told from a noun that may stand far off: below a determiner or adjective's own noun, or the
 subject of a verb. The heads lead there.
 """
@@ -97,6 +92,9 @@ class Sentence:
 class Grammar(Sized):
     """Sentences of the grammar, no two alike.
 
+        the big old dogs that see a cat will sleep tomorrow
+        alba nova kani vete gore ke un mitso vidis dormis va
+
     A sentence's split follows from its own hash (90/5/5), so no sentence is in two splits, whatever
     the seeds. Positions of alignments are words (separated by blanks). About 50 different words per
     side.
@@ -130,6 +128,8 @@ class Grammar(Sized):
 @dataclass(frozen=True)
 class Agreement(Sized):
     """Sentences of the grammar, no two alike, with tags of kind and number and with trees.
+
+        the/DET-many big/ADJ-many foxes/NOUN-many will/AUX-many see/VERB-many a/DET-one cat/NOUN-one
 
     A sentence's split follows from its own hash (90/5/5), as that of the grammar's does.
 

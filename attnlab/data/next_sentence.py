@@ -28,7 +28,7 @@ from attnlab.data.columns import Batch, Packed
 from attnlab.data.denoising import draws
 from attnlab.errors import UserError
 
-_PAIR = 3  # what numbers are drawn for, beside those of `masking`
+_PAIR = 3  # what numbers are drawn for, beside those of `denoising`
 
 
 class SentencePairs(ProcessBatches):

@@ -3,11 +3,7 @@ and pronunciation, which differ in how what is written is scored; and several tr
 
 Text to text is any task whose answer is a text, such as summaries, questions or several tasks told
 apart by what stands before the source (the data source `prefixed`), as T5 has them. Pronunciation,
-from spelled words to phonemes, is the translation of a script:
-
-    phoneme error rate = sum of edit distances / sum of reference lengths          word error rate = share of words said wrong
-
-A word that the data gives several pronunciations is answered once, and the nearest of them counts.
+from spelled words to phonemes, is the translation of a script.
 
 Source of text to text: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified
 Text-to-Text Transformer", JMLR 2020.
@@ -233,6 +229,11 @@ class TextToText(Translation):
 class Pronunciation(PairTask[schemas.Pronunciation]):
     """Pronunciation: pairs of a word and its phonemes with blanks between them, scored by edits;
     see `configs/g2p.py`.
+
+        phoneme error rate = sum of edit distances / sum of reference lengths
+        word error rate    = share of words said wrong
+
+    A word that the data gives several pronunciations is answered once, and the nearest counts.
     """
 
     schema: ClassVar[type[schemas.Settings]] = schemas.Pronunciation

@@ -1,6 +1,6 @@
 """Hard alignments: one key for each query, sampled or the best.
 
-    hard                one_hot(s_i), s_i ~ Categorical(softmax(e_i))              no gradient: train with `losses`
+    hard                one_hot(s_i), s_i ~ Categorical(softmax(e_i))              no gradient: train with `reinforce`
     straight_through    one_hot(argmax e_i)                                        gradient of softmax(e_i)
     gumbel              one_hot(argmax(e_i + g_i)), g_ij ~ Gumbel(0, 1)            gradient of softmax((e_i + g_i) / tau)
 

@@ -93,7 +93,9 @@ class ActivatedGeneral(General):
 
 
 class Location(Score):
-    """e_ij = (q_i W_l)[j] for j below the limit, `NEVER` from there on.
+    """Scores by the position of a key alone, for positions below the limit, `NEVER` from there on.
+
+        e_ij = (q_i W_l)[j]
 
     W_l is [dq, limit]. The score depends on the query only: keys get no gradient, and a memory keeps
     one zero for each. Short sources use the first columns of W_l. Positions of `limit` and beyond have no column and get the

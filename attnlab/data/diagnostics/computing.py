@@ -1,28 +1,4 @@
-"""Computing: the state of a group after each of its elements, and the value of nested lists.
-
-State tracking: the product of all elements of a group so far, asked for at every word.
-
-    g3 g1 g7 ...          answers e3, e1 e3, e7 e1 e3, ... (as elements, named e0, e1, ...)
-
-A word is an element x_t, the answer the state s_t = x_t s_{t-1}, s_0 the identity. "parity" has the
-two elements of Z_2, "cyclic" those of Z_n, "alternating" and "symmetric" the even and all
-permutations of n things. A_5 has 60 elements, as Z_60 does, but is not solvable: no system of fixed
-depth whose steps commute can follow it for long (W. Merrill, J. Petty, A. Sabharwal, "The Illusion
-of State in State-Space Models", ICML 2024), and none with positive real eigenvalues alone parity
-(R. Grazzi et al., "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR
-2025).
-
-ListOps: nested lists of digits whose value is asked for at their end.
-
-    [MAX 2 9 [MIN 4 7 ] 0 ]          the answer at the last word is 9
-
-    tree(depth):  r ~ U(0, 1), r = 1 at the greatest depth; r > 1/4: a digit 0 ... 9;
-                  else an operator of MIN, MAX, MED, SM and n ~ U{2, ..., most} trees(depth + 1)
-
-MED is the median, rounded down, SM the sum modulo 10. Trees are kept whose number of words lies
-within limits. Source: N. Nangia, S. Bowman, "ListOps", NAACL SRW 2018; drawn as Y. Tay et al.,
-"Long Range Arena", ICLR 2021, do in their code, in which an operator has the probability 1/4.
-"""
+"""Computing: the state of a group after each of its elements, and the value of nested lists."""
 
 import functools
 import itertools
@@ -42,7 +18,19 @@ _LARGEST = {"parity": 2, "cyclic": 1000, "symmetric": 6, "alternating": 6}
 
 @dataclass(frozen=True)
 class StateTracking(Drawn):
-    """See the top of this file. Groups are the places of the words, rounded up to powers of 2, so
+    """The product of all elements of a group so far, asked for at every word.
+
+        g3 g1 g7 ...          answers e3, e1 e3, e7 e1 e3, ... (as elements, named e0, e1, ...)
+
+    A word is an element x_t, the answer the state s_t = x_t s_{t-1}, s_0 the identity. "parity" has the
+    two elements of Z_2, "cyclic" those of Z_n, "alternating" and "symmetric" the even and all
+    permutations of n things. A_5 has 60 elements, as Z_60 does, but is not solvable: no system of fixed
+    depth whose steps commute can follow it for long (W. Merrill, J. Petty, A. Sabharwal, "The Illusion
+    of State in State-Space Models", ICML 2024), and none with positive real eigenvalues alone parity
+    (R. Grazzi et al., "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR
+    2025).
+
+    Groups of the accuracy are the places of the words, rounded up to powers of 2, so
     that the accuracy beyond the length of training stands apart.
 
     Attributes:
@@ -113,7 +101,18 @@ _TRIES = 100_000  # trees drawn for one within the limits
 
 @dataclass(frozen=True)
 class ListOps(Drawn):
-    """See the top of this file. Groups are the numbers of words, rounded up to powers of 2.
+    """Nested lists of digits whose value is asked for at their end.
+
+        [MAX 2 9 [MIN 4 7 ] 0 ]          the answer at the last word is 9
+
+        tree(depth):  r ~ U(0, 1), r = 1 at the greatest depth; r > 1/4: a digit 0 ... 9;
+                      else an operator of MIN, MAX, MED, SM and n ~ U{2, ..., most} trees(depth + 1)
+
+    MED is the median, rounded down, SM the sum modulo 10. Trees are kept whose number of words lies
+    within limits. Source: N. Nangia, S. Bowman, "ListOps", NAACL SRW 2018; drawn as Y. Tay et al.,
+    "Long Range Arena", ICLR 2021, do in their code, in which an operator has the probability 1/4.
+
+    Groups of the accuracy are the numbers of words, rounded up to powers of 2.
 
     The baseline "operator in front" answers what is most frequent in the split among texts with the
     same first operator; it reads one word (37 % with the lengths of the Long Range Arena).

@@ -103,7 +103,7 @@ class Comparison:
       family: the statistics, by name, of the rows that were scored on the baseline's test examples;
         tested at `alpha`.
       whole: all rows, for contrasts across test examples.
-      alpha: the level of the present look at the test split, see `looks.level`.
+      alpha: the level of the present look at the test split, see `planned.level`.
       apart: which variants were scored on different test examples.
     """
 

@@ -3,7 +3,7 @@ all of them.
 
 A contrast is c = sum over variants of w_v m_v >= a, with m the measure on the test split. The model
 of all variants (see `attnlab.experiments.report.statistics`) gives c two one-sided bounds; where
-several looks were planned, with the level of the present one (`looks.level`) in place of 0.05:
+several looks were planned, with the level of the present one (`planned.level`) in place of 0.05:
 
   supported      its lower 95 % bound lies above a
   not supported  its upper bound lies below a, at 1 - 0.05 / k for a claim of k contrasts

@@ -287,7 +287,7 @@ class Family:
 
     def detectable(self, variant: str, baseline: str) -> float | None:
         """Returns the smallest true difference of two variants that the smaller of their numbers of
-        seeds finds with probability `power.CHANCE` in Dunnett's test, or None without spread or
+        seeds finds with probability `planned.CHANCE` in Dunnett's test, or None without spread or
         below two seeds.
         """
         estimate = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
