@@ -242,8 +242,8 @@ class Chart:
         """
         x, y, shown = self.x(point[0]), self.y(point[1]), brief(text, longest)
         aside = ((6, 4, "start"), (-6, 4, "end"))
-        places = (*aside, (0, -8, "middle"), (0, 16, "middle"))
-        places += tuple((left, below, side) for left, _, side in aside for below in (16, -8))
+        places = [*aside, (0, -8, "middle"), (0, 16, "middle")]
+        places += [(left, below, side) for left, _, side in aside for below in (16, -8)]
         for left, below, anchor in places:
             box = _box(x + left, y + below, shown, anchor)
             across = self.x.begin <= box[0] and box[1] <= WIDTH
