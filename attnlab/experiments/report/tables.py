@@ -155,7 +155,7 @@ def _result(
             f" lie{'s' * (len(row.outlying) == 1)} apart"
         )
     spread = (("mean", row.summary.own), ("difference", gap is not None and gap.own))
-    if wider := [name for name, own in spread if own]:
+    if wider := [name for name, noisy in spread if noisy]:
         remarks.append(f"{' and '.join(wider)} judged by own spread too")
     if gap is not None and row.shared != row.summary.n:
         remarks.append(f"{row.shared} seed{'s' * (row.shared != 1)} in common with {baseline}")
