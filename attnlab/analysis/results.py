@@ -201,9 +201,14 @@ def resampled(
 
 def show(title: str, results: Mapping[str, Any], unit: Mapping[str, str]) -> None:
     """Prints `results` under a title as a table, a row for each measure with its value and its unit
-    (by name in `unit`) or signature; a score that is itself a table is printed separately.
+    (by name in `unit`) or signature; a score that is itself a table is printed separately, and the
+    split is left to the title.
     """
-    shown = {name: value for name, value in results.items() if not name.endswith("_signature")}
+    shown = {
+        name: value
+        for name, value in results.items()
+        if name != "split" and not name.endswith("_signature")
+    }
     beside = {name: unit.get(name, results.get(f"{name}_signature", "")) for name in shown} | {
         "decoding_seconds": "s"
     }

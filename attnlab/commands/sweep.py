@@ -18,6 +18,7 @@ from attnlab.experiments import run as running
 from attnlab.experiments.define import Changes, Experiment, InlineExperiment, load_experiment
 from attnlab.experiments.plan import Plan, fairness, write_tasks
 from attnlab.experiments.run import SweepOptions, slots
+from attnlab.pages.tables import scaled
 from attnlab.progress import table
 from attnlab.records import tracking
 from attnlab.records.files import check_folder, write_atomic
@@ -246,7 +247,13 @@ def print_plan(plan: Plan, directory: Path) -> None:
     difference to the baseline that its seeds can detect.
     """
     rows = [
-        (x.id, x.variant, x.parameters, x.flops, ", ".join(f"{k}={v}" for k, v in x.tuned.items()))
+        (
+            x.id,
+            x.variant,
+            f"{x.parameters:,}",
+            scaled(x.flops),
+            ", ".join(f"{k}={v}" for k, v in x.tuned.items()),
+        )
         for x in plan.candidates
     ]
     if rows or plan.search is None:

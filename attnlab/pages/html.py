@@ -112,14 +112,17 @@ def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:
       linked: figures refer to its rows by number.
       folded: the rows are hidden until the reader opens them.
     """
-    heads = "".join(
-        f"<th{_side(of, place)}>{literal(column)}</th>" for place, column in enumerate(of.columns)
+    heads = "".join(  # a long name may break after "_"
+        f"<th{_side(of, place)}>{literal(column).replace('_', '_<wbr>')}</th>"
+        for place, column in enumerate(of.columns)
     )
     rows = "\n".join(_row(of, place, linked) for place in range(len(of.rows)))
     below = f"\n{notes(*of.notes)}" if of.notes else ""
     made = table_element("sortable" * (len(of.rows) > 1), heads, rows)
     body = f'<div class="wide">{made}</div>{below}'
-    return section(of.title, fold(f"{len(of.rows)} rows", body) if folded else body)
+    return section(
+        of.title, fold(f"{len(of.rows)} row{'s' * (len(of.rows) != 1)}", body) if folded else body
+    )
 
 
 def table_element(kind: str, heads: str, rows: str) -> str:

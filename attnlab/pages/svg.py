@@ -10,6 +10,7 @@ import dataclasses
 import html
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from attnlab.pages.html import COLOURS
@@ -236,12 +237,13 @@ class Chart:
         return f'<path class="thin" d="M{x} {begin}V{end}"/>'
 
     def name(self, point: Point, text: str, longest: int = 16) -> str:
-        """Returns the SVG of a name `text`, cut to `longest` characters, beside a data point (x,
-        y), at the first of four positions that is free, and reserves that position; "" if none is
-        free.
+        """Returns the SVG of a name `text`, in `brief`, beside a data point (x, y), at the first of
+        eight positions that is free, and reserves that position; "" if none is free.
         """
-        x, y, shown = self.x(point[0]), self.y(point[1]), cut(text, longest)
-        places = ((6, 4, "start"), (-6, 4, "end"), (0, -7, "middle"), (0, 15, "middle"))
+        x, y, shown = self.x(point[0]), self.y(point[1]), brief(text, longest)
+        aside = ((6, 4, "start"), (-6, 4, "end"))
+        places = [*aside, (0, -8, "middle"), (0, 16, "middle")]
+        places += [(left, below, side) for left, _, side in aside for below in (16, -8)]
         for left, below, anchor in places:
             box = _box(x + left, y + below, shown, anchor)
             across = self.x.begin <= box[0] and box[1] <= WIDTH
@@ -257,7 +259,7 @@ class Chart:
         self._taken.append((x - radius, x + radius, y - radius, y + radius))
 
     def end_names(self, ends: Sequence[tuple[Look, Point]], longest: int = 13) -> None:
-        """Adds the name of each line, cut to `longest` characters, in a column right of the axes,
+        """Adds the name of each line, in `brief`, in a column right of the axes,
         with a thin line to it from the line's end (`ends`: pairs of a line's look and its last data
         point), moved up or down so that none covers another; too many names run out at the top.
         """
@@ -268,7 +270,7 @@ class Chart:
         for (look, point), y in zip(ranked, places, strict=True):
             begin = f"{_short(self.x(point[0]) + 1)} {_short(self.y.clipped(point[1]))}"
             lead = f'<path class="lead" d="M{begin}L{_short(self.x.end + 4)} {_short(y)}"/>'
-            text = _text(self.x.end + 6, y + 3.5, cut(look.name, longest), "label")
+            text = _text(self.x.end + 6, y + 3.5, brief(look.name, longest), "label")
             self.group(look, look.name, [lead, text])
 
     @property
@@ -320,6 +322,17 @@ def swatch(look: Look) -> str:
     return (
         f'<svg class="swatch {look.kind}" viewBox="0 0 26 8"><path class="line" d="M1 4H25"/></svg>'
     )
+
+
+def brief(name: str, longest: int) -> str:
+    """Returns a name in at most `longest` characters: if it is longer, the values of its settings
+    alone ("dot, 0.004" of "score=dot, peak=0.004"), without its middle if these are too long.
+    """
+    short = name if len(name) <= longest else re.sub(r"[^\s=(]+=", "", name)
+    if len(short) <= longest:
+        return short
+    end = (longest - 1) // 2
+    return f"{short[: longest - 1 - end].rstrip()}\u2026{short[-end:].lstrip()}"
 
 
 def cut(text: str, longest: int) -> str:

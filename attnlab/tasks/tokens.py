@@ -40,8 +40,10 @@ TEACHER_FORCED: Mapping[str, Measure] = {
 
 
 def teacher_forced(loss: str, accuracy: str) -> dict[str, Measure]:
-    """Returns the measures `TEACHER_FORCED` with `loss` and `accuracy` as the units of these two."""
-    units = {"loss": loss, "accuracy": accuracy}
+    """Returns the measures `TEACHER_FORCED` with `loss` ("nats per ...") and `accuracy` as the units of
+    these two; that of perplexity is as of the loss.
+    """
+    units = {"loss": loss, "perplexity": loss.removeprefix("nats "), "accuracy": accuracy}
     return {
         name: dataclasses.replace(measure, unit=units.get(name))
         for name, measure in TEACHER_FORCED.items()

@@ -167,9 +167,12 @@ def test_all_tasks_are_planned_before_one_runs_and_a_mistake_leaves_no_folder(
 @pytest.mark.quick
 def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Candidates with their counts; before a search has any, what it will try."""
-    sweep.print_plan(plans.plan(), tmp_path)
+    sizes = {"parameters": 136_453, "flops": 2.682e9}
+    made = tuple(dataclasses.replace(each, **sizes) for each in plans.plan().candidates)
+    sweep.print_plan(dataclasses.replace(plans.plan(), candidates=made), tmp_path)
     shown = capsys.readouterr().out
     assert "additive" in shown and "general" in shown and UNMATCHED in shown
+    assert "  136,453         2.682 G" in shown
     assert "4 trials: seeds 0, 1\n2 seeds of 2 variants find a difference to additive" in shown
     searched = plans.plan(
         search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3),

@@ -25,7 +25,8 @@ def test_tables_of_more_than_one_row_can_be_sorted_and_linked_and_folded() -> No
     two = Table("t", ("name", "n"), (("x", "3"), ("y", "4")), notes=("a note",))
     assert '<table class="sortable">' in html.table(two) and "data-row" not in html.table(two)
     assert "<details>" not in html.table(two)
-    assert "<table>" in html.table(Table("t", ("a",), (("b",),)))
+    assert "<table>" in html.table(one := Table("t", ("a_b",), (("b",),)))
+    assert ">1 row<" in html.table(one, folded=True) and "<th>a_<wbr>b</th>" in html.table(one)
     assert html.table(two, linked=True).count('<tr data-row="1">') == 1
     assert "<details><summary>2 rows</summary>" in html.table(two, folded=True)
     assert html.notes("one <b>", "", "two") == "<ul><li>one &lt;b&gt;</li><li>two</li></ul>"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from attnlab.pages.svg import HEIGHT, WIDTH, Chart, Look, Scale
+from attnlab.pages.svg import HEIGHT, WIDTH, Chart, Look, Scale, brief
 
 LOOK = Look(3, "a <b>", "c0")
 
@@ -59,7 +59,8 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other() -> None:
     heights = [float(y) for y in re.findall(r'class="label" x="[\d.]+" y="([\d.]+)"', chart.text)]
     assert len(heights) == 8
     assert all(after - before >= 11 for before, after in itertools.pairwise(heights))
-    assert heights[0] > 0 and heights[-1] < HEIGHT and "a long name,…" in chart.text
+    assert heights[0] > 0 and heights[-1] < HEIGHT and "a long…mber 0" in chart.text
+    assert len(set(re.findall(r'class="label"[^>]*>([^<]+)', chart.text))) == 8
     assert "number 7</title>" in chart.text
 
 
@@ -68,6 +69,24 @@ def test_names_beside_points_take_a_free_place_or_none() -> None:
     names = [chart.name((0.5, 0.5), "the same place") for _ in range(6)]
     assert [bool(name) for name in names] == [True] * 4 + [False] * 2 and len(set(names[:4])) == 4
     assert 'text-anchor="end"' in chart.name((1.0, 0.1), "at the right end")
+    alike = [(0.0, 0.20), (0.0, 0.21)]  # at the left end, where no text fits but on the right
+    for point in alike:
+        chart.keep_free(point)
+    assert all(chart.name(point, "multihead") for point in alike)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("score=dot", "score=dot"),
+        ("score=dot, peak=0.004", "dot, 0.004"),
+        ("additive (peak=0.004)", "additive (0.004)"),
+        ("without feed_forward", "without…forward"),
+        ("score=additive, peak=0.001, heads=2", "additive….001, 2"),
+    ],
+)
+def test_a_long_name_keeps_what_tells_it_from_others(name: str, text: str) -> None:
+    assert brief(name, 16) == text
 
 
 @pytest.mark.quick

@@ -7,6 +7,7 @@ Needs neither jax nor numpy.
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -108,6 +109,15 @@ class Candidate(Wanted):
     wanted: str = ""
     counted: Counted = Counted()
     until: Natural | None = None
+
+    @property
+    def percent_off(self) -> float:
+        """Returns by how many per cent what its budget reached is off what is wanted, away from 0
+        to two decimals, so that it is never nearer than this says; 0 without a budget.
+        """
+        met = self.budget
+        off = 1e4 * (met["reached"] / met["wanted"] - 1) if met else 0.0
+        return math.copysign(math.ceil(abs(off) - 1e-9), off) / 100
 
 
 @dataclasses.dataclass(frozen=True)

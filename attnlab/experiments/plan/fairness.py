@@ -183,12 +183,11 @@ def _match_line(candidate: Candidate, terms: BudgetTerms) -> str:
     """
     met = candidate.budget
     assert met is not None
-    off = 100 * (met["reached"] / met["wanted"] - 1)
     tuned = ", ".join(f"{key}={value}" for key, value in candidate.tuned.items())
     name = f"{candidate.variant} ({tuned})" if tuned else candidate.variant
     missed = "" if met["matched"] else f": NOT MATCHED within {100 * terms['within']:g} %"
     note = f" ({met['note']})" if met["note"] else ""
     return (
         f"{name} has {met['reached']:,.0f} {WORDS[terms['match']]} of {met['wanted']:,.0f} wanted"
-        f" ({off:+.3g} %) by {met['knob']}={met['value']}{missed}{note}"
+        f" ({candidate.percent_off:+g} %) by {met['knob']}={met['value']}{missed}{note}"
     )

@@ -10,6 +10,7 @@ from attnlab.experiments.report.equality import differing
 from attnlab.experiments.report.statistics.family import ALPHA
 from attnlab.experiments.report.statistics.planned import CHANCE, Dunnett, spent
 from attnlab.experiments.report.trials import asked, side_by_side
+from attnlab.pages.tables import NONE
 
 
 def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
@@ -24,7 +25,7 @@ def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
             f"Differences: to {plan.baseline}, by Dunnett's test: its intervals hold together, at"
             f" {100 * (1 - comparison.alpha):.4g} %, and one that leaves out 0 is one with an"
             f" adjusted p below {comparison.alpha:.3g}. Effect size: Hedges' g, in standard"
-            " deviations of one run."
+            f" deviations of one run{_without_size(comparison)}."
         )
         notes += _no_best(comparison) if len(plan.seeds) > 1 else []
         notes += _could_find(comparison, plan.baseline)
@@ -34,6 +35,13 @@ def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
             " and not for comparing."
         )
     return (*notes, *_time_notes(records, comparison))
+
+
+def _without_size(comparison: Comparison) -> str:
+    """Returns in words why differences with an interval have no effect size; "" if all have one."""
+    gaps = [row.difference for row in comparison.rows if row.difference]
+    bare = any(gap.interval and gap.effect is None for gap in gaps)
+    return f'; "{NONE}": fewer than two degrees of freedom tell that deviation' * bare
 
 
 def _time_notes(records: Records, comparison: Comparison) -> list[str]:
@@ -61,16 +69,19 @@ def _interval_method(comparison: Comparison) -> str:
     """
     if comparison.method == "bootstrap":
         return "each by bootstrap (BCa, 9999 resamples; too narrow for fewer than about ten seeds)."
+    rows = comparison.rows
     of_examples = "one spread, in units of that of drawing the test examples,"
     spread = of_examples if comparison.basis.scale.count else "one variance"
     kind = f"with {spread} for all variants, and no block, for too few seeds are shared"
     if comparison.family.model.kind == "blocked":
         kind = f"with {spread} for all variants, and the seed as a block, for they share seeds"
-    if noisy := [row.name for row in comparison.rows if row.difference and row.difference.own]:
-        kind += (
-            f"; the difference of {several(noisy)} varies more over the seeds than that allows and"
-            " is judged by its own spread too"
-        )
+    for name in ("mean", "difference"):
+        judged = {row.name: row.summary if name == "mean" else row.difference for row in rows}
+        if noisy := [variant for variant, each in judged.items() if each and each.own]:
+            kind += (
+                f"; the {name} of {several(noisy)} varies more over the seeds than that allows and"
+                " is judged by its own spread too"
+            )
     scale = comparison.basis.scale
     inside = " They stay within the bounds of the measure." if scale.bounded else ""
     counted = (

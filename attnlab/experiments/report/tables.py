@@ -3,7 +3,6 @@ claim, what is compared, what was tuned, all trials.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -155,6 +154,9 @@ def _result(
             f"seed{'s' * (len(row.outlying) > 1)} {', '.join(map(str, row.outlying))}"
             f" lie{'s' * (len(row.outlying) == 1)} apart"
         )
+    spread = (("mean", row.summary.own), ("difference", gap is not None and gap.own))
+    if wider := [name for name, noisy in spread if noisy]:
+        remarks.append(f"{' and '.join(wider)} judged by own spread too")
     if gap is not None and row.shared != row.summary.n:
         remarks.append(f"{row.shared} seed{'s' * (row.shared != 1)} in common with {baseline}")
     means = (row.name, f"{row.summary.n}", number(row.summary.mean), interval(row.summary.interval))
@@ -195,10 +197,10 @@ def budget(candidate: Candidate) -> str:
     """
     if candidate.budget is None:
         return NONE
-    off = (candidate.budget["reached"] - candidate.budget["wanted"]) / candidate.budget["wanted"]
+    off = candidate.percent_off
     if candidate.budget["matched"]:
-        return f"matched within {math.ceil(1e4 * abs(off)) / 100:g} %" if off else "matched"
-    return f"NOT MATCHED ({100 * off:+.3g} %)"
+        return f"matched within {abs(off):g} %" if off else "matched"
+    return f"NOT MATCHED ({off:+g} %)"
 
 
 def contrasts(verdict: Verdict | None) -> Table | None:

@@ -55,8 +55,20 @@ def test_the_note_names_the_model_and_what_is_judged_by_its_own_spread_too(tmp_p
     (note,) = (one for one in results(tmp_path / "quiet", quiet).notes if "over seeds" in one)
     assert "and the seed as a block, for they share seeds" in note and "own spread" not in note
     noisy = {**quiet, "d": (0.1, 0.9, 0.4)}
-    (note,) = (one for one in results(tmp_path / "noisy", noisy).notes if "over seeds" in one)
+    table = results(tmp_path / "noisy", noisy)
+    (note,) = (one for one in table.notes if "over seeds" in one)
     assert "the difference of d varies more over the seeds than that allows" in note
+    assert "the mean of d varies" in note and not cells(table, 1)["remark"]
+    assert cells(table, 3)["remark"] == "mean and difference judged by own spread too"
+
+
+def test_a_missing_effect_size_is_explained(tmp_path: Path) -> None:
+    """Two seeds of two variants leave one degree of freedom."""
+    for place, scores in enumerate((SCORES, {"a": (0.5, 0.6), "b": (0.5, 0.7)})):
+        table = results(tmp_path / str(place), scores)
+        rows = [cells(table, row) for row in range(len(table.rows))]
+        bare = any(row["effect size"] == "-" != row["its interval"] for row in rows)
+        assert bare == any("fewer than two degrees" in note for note in table.notes) == bool(place)
 
 
 def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 words.
 """
 
+import dataclasses
 import math
 import re
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from attnlab.experiments.plan import Candidate
+from attnlab.experiments import Budget
+from attnlab.experiments.plan import Candidate, fairness
 from attnlab.experiments.report import collect, compare, tables
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.tables import latex, memory, milliseconds
+from tests.experiments.plans import plan
 from tests.experiments.report.tabled import cells, compared, main, part, results
 from tests.experiments.synthetic import CLAIM, SCORES, budget, changing, edit_candidates, met, sweep
 
@@ -110,7 +113,12 @@ def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
 )
 def test_budgets(wanted: int, reached: int, matched: bool, text: str) -> None:
     result = met(reached, wanted, matched=matched)
-    assert tables.budget(Candidate("a-0", "a", {}, {}, {}, reached, 1.0, result)) == text
+    candidate = Candidate("a-0", "a", {}, {}, {}, reached, 1.0, result)
+    assert tables.budget(candidate) == text
+    made = dataclasses.replace(plan(budget=Budget("parameters", "x")), candidates=(candidate,))
+    (line,) = fairness.budget_lines(made)
+    (off,) = re.findall(r"wanted \([+-]([\d.]+) %\)", line)
+    assert f"{off} %" in text or off == "0" == f"{wanted - reached}"
 
 
 def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Path) -> None:

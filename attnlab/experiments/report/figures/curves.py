@@ -66,6 +66,9 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> F
     ]
     if not drawn:
         return None
+    steps = [
+        len(line.points) for _, name, traces in wanted_panels for line in traces if name == "step"
+    ]
     remarks = (
         "Lines: mean over the seeds that reached the step. Bands, of lines in colour: from the"
         " lowest to the highest seed.",
@@ -73,6 +76,8 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> F
         " points is thinned out.",
         f"{measure} is measured once training is over, so that it has no curve."
         * (measure not in wanted),
+        "A single point is a row that was recorded once; less training.log_every (training loss) or"
+        " training.evaluate_every (validation) makes a line." * (1 in steps),
     )
     return Figure("Learning curves", f"{legend(comparison, looks)}\n{panels(drawn)}", remarks)
 

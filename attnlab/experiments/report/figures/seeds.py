@@ -11,7 +11,7 @@ from attnlab.experiments.report.figures.colours import ranked, reach
 from attnlab.experiments.report.statistics.family import Summary
 from attnlab.pages.html import Figure, literal, table_element
 from attnlab.pages.svg import Look, Scale
-from attnlab.pages.tables import number
+from attnlab.pages.tables import number, signed
 
 NAMED = 12  # rows without a number that are named
 _MIDDLE, _HIGH = 11.0, 22  # pixels of a strip
@@ -79,16 +79,18 @@ def _axis(scale: Scale) -> str:
 
 def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
     """Returns a table row as HTML: the variant with the number of missing seeds, its strip of seeds
-    as dots on `scale` (with the baseline's mean `base`), its mean and its number of seeds.
+    as dots on `scale` (with the baseline's mean `base`), its mean (of an effect, which has no
+    values, with its sign) and its number of seeds.
     """
     mean = row.summary.mean
     why = f' <small title="{literal("; ".join(row.missing))}">'
     missing = f"{why}{len(row.missing)} missing</small>" if row.missing else ""
     value = "" if mean is None else repr(mean)
+    shown = number(mean) if row.values or mean is None else signed(mean)
     cells = [
         f'<td data-label="variant"><span>{literal(look.label)}{missing}</span></td>',
         f'<td class="strip {look.kind}" data-label="">{_strip(row, scale, base)}</td>',
-        f'<td class="number" data-label="mean" data-value="{value}">{number(mean)}</td>',
+        f'<td class="number" data-label="mean" data-value="{value}">{shown}</td>',
         f'<td class="number" data-label="n">{row.summary.n}</td>',
     ]
     return f'<tr data-row="{look.row}">{"".join(cells)}</tr>'

@@ -32,6 +32,8 @@ class Summary:
       std: sample standard deviation (n - 1); None for fewer than two.
       interval: of the mean, by the model; None if nothing gives a variance.
       freedom: degrees of freedom of the interval.
+      own: whether the values vary more over the seeds than the shared variance allows, so that the
+        interval is by their own spread too.
     """
 
     n: int
@@ -39,6 +41,7 @@ class Summary:
     std: float | None
     interval: Interval | None
     freedom: float = 0.0
+    own: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,16 +166,16 @@ class Family:
         if not values:
             return Summary(0, None, None, None)
         estimate = self.model.alone(variant, math.fsum(values) / len(values))
-        interval = None
+        interval, own = None, False
         if method == "bootstrap":
             interval = spread.bootstrap_interval(values, 1 - self.alpha)
         elif estimate.error is not None:
             judging = (estimate, *self.model.judging({variant: 1.0})[1:])
+            own = len(judging) > 1
             reach = self._reach(judging, 1 - self.alpha / 2)
             interval = self.scale.around(estimate.value, len(values), reach)
-        return Summary(
-            len(values), estimate.value, spread.deviation(values), interval, estimate.freedom
-        )
+        deviation = spread.deviation(values)
+        return Summary(len(values), estimate.value, deviation, interval, estimate.freedom, own)
 
     def against(self, baseline: str) -> dict[str, Difference]:
         """Returns, by name, the `Difference` of every other variant to the baseline (variant minus

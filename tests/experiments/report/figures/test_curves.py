@@ -65,6 +65,20 @@ def test_few_lines_are_named_and_many_have_the_first_in_colour() -> None:
     assert len(many) < 12_000
 
 
+def test_a_row_that_was_recorded_once_says_how_to_get_a_line(tmp_path: Path) -> None:
+    directory = sweep(tmp_path)
+    for last in (12, 3):
+        records = collect(directory)
+        for record in records.trials:
+            kept = [point for point in record.logged.curve if point["step"] <= last]
+            logged = dataclasses.replace(record.logged, curve=kept)
+            object.__setattr__(record, "logged", logged)
+        comparison = compare(records)
+        figure = curves.curves(records, comparison, looks(comparison, records.plan.baseline))
+        assert figure is not None
+        assert any("training.log_every" in note for note in figure.notes) is (last == 3)
+
+
 def test_a_wide_range_has_a_logarithmic_axis_and_long_lines_are_thinned() -> None:
     line = Line("x", {step: (10.0 ** (-step / 250),) * 3 for step in range(1, 1001)}, 1)
     text = curves.draw([line], "loss", [Look(0, "x", "c0")], [0])

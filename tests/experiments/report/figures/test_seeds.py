@@ -66,4 +66,9 @@ def test_each_effect_has_its_strip_with_a_line_where_none_would_be(tmp_path: Pat
     rows = re.findall(r"<tr data-row.*?</tr>", text)
     assert len(rows) == 3 and 'aria-label="norm=none: -0.1738"' in rows[0]
     assert all('class="strip c0"' in row and 'class="front"' in row for row in rows)
+    gap = contents.effects[0].difference
+    assert gap is not None
+    better = dataclasses.replace(gap, mean=-gap.mean, interval=None)
+    effect = dataclasses.replace(contents.effects[0], difference=better)
+    assert ">+0.1738<" in drawn(seeds.strips([effect], contents.comparison))
     assert seeds.strips((), contents.comparison) is None
