@@ -63,9 +63,12 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
     """
     check_export(run, folder)
     lora, base = run.config.lora, run.config.pretrained.path
-    if not lora.rank or base is None or run.config.pretrained.run:
-        needs = "lora.rank, on a pretrained.folder of transformers"
-        raise UserError(f"--to=peft: {run.workdir} was trained without {needs}; take another --to")
+    lacks = [] if lora.rank else ["without lora.rank"]
+    if base is None or run.config.pretrained.run:
+        lacks.append("not from a pretrained.folder of transformers")
+    if lacks:
+        was = f"{run.workdir} was trained {' and '.join(lacks)}"
+        raise UserError(f"--to=peft: an adapter needs both, and {was}; take another --to")
     architecture, updates = model_config(run), Updates.for_reading(run.config)
     names = weights.names_of(weights.kind_of(architecture, "the config"))
     parts = flat(jax.device_get(updates.best_parts(run.task, run.workdir)[0]))

@@ -18,15 +18,16 @@ from attnlab import weights
 from attnlab.api.stored import Stored
 from attnlab.api.trained import Run, compute_dtype, in_precision
 from attnlab.data.images.annotated import ImageData
-from attnlab.data.tokenizer import FILE, Adopted
+from attnlab.data.tokenizer import FILE, GENERATION, Adopted
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
+from attnlab.errors import UserError, note
 from attnlab.experiments.define import overridden
 from attnlab.records.files import write_atomic
 from attnlab.tasks import TASKS
 from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
 from attnlab.weights import folder as folders
+from attnlab.weights.generation import content_of
 from attnlab.weights.names import flat
 from attnlab.weights.pictures import Pictures
 from attnlab.weights.writing import config_of
@@ -129,7 +130,8 @@ def save_pretrained(
     }
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.longest_text)
-    return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
+    files = [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
+    return [*files, *_generation(run, path, config)]
 
 
 def check_export(run: Run, folder: Path) -> None:
@@ -210,6 +212,23 @@ def _type_of(run: Run) -> str | None:
     except UserError:
         return None
     return kind
+
+
+def _generation(run: Run, folder: Path, config: Mapping[str, Any]) -> list[Path]:
+    """Writes how a run finds texts, `generation_config.json`, into a folder, with the ids of the
+    model's `config`, and returns its path in a list; [] for a model that writes no texts, or, with
+    a note to the user, if the file cannot say it.
+    """
+    if not hasattr(run.config, "decoding"):
+        return []
+    try:
+        content = content_of(run.config.decoding, bool(config.get("is_encoder_decoder")))
+    except UserError as error:
+        note(f"{error}; it is left out, and the model then decodes as transformers does without it")
+        return []
+    ids = {key: config[key] for key in config if key.endswith("token_id")}
+    write_atomic(folder / GENERATION, json.dumps({**ids, **content}, indent=1) + "\n")
+    return [folder / GENERATION]
 
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
