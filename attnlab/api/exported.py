@@ -63,12 +63,10 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
     """
     check_export(run, folder)
     lora, base = run.config.lora, run.config.pretrained.path
-    lacks = [] if lora.rank else ["without lora.rank"]
-    if base is None or run.config.pretrained.run:
-        lacks.append("not from a pretrained.folder of transformers")
-    if lacks:
-        was = f"{run.workdir} was trained {' and '.join(lacks)}"
-        raise UserError(f"--to=peft: an adapter needs both, and {was}; take another --to")
+    if not lora.rank or base is None or run.config.pretrained.run:
+        lacks = "such a folder" if lora.rank else "lora.rank"
+        needs = f"lora.rank and a pretrained.folder of transformers, {run.workdir}"
+        raise UserError(f"--to=peft needs {needs} was trained without {lacks}; take another --to")
     architecture, updates = model_config(run), Updates.for_reading(run.config)
     names = weights.names_of(weights.kind_of(architecture, "the config"))
     parts = flat(jax.device_get(updates.best_parts(run.task, run.workdir)[0]))

@@ -27,7 +27,8 @@ from attnlab.tasks import TASKS
 from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
 from attnlab.weights import folder as folders
-from attnlab.weights.generation import content_of
+from attnlab.weights.foreign import ForeignConfig
+from attnlab.weights.generation import decoding
 from attnlab.weights.names import flat
 from attnlab.weights.pictures import Pictures
 from attnlab.weights.writing import config_of
@@ -130,8 +131,12 @@ def save_pretrained(
     }
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.longest_text)
+    generation = _generation(run, vocabulary)
     files = [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
-    return [*files, *_generation(run, path, config)]
+    if generation is not None:
+        write_atomic(path / GENERATION, generation)
+        files.append(path / GENERATION)
+    return files
 
 
 def check_export(run: Run, folder: Path) -> None:
@@ -214,21 +219,19 @@ def _type_of(run: Run) -> str | None:
     return kind
 
 
-def _generation(run: Run, folder: Path, config: Mapping[str, Any]) -> list[Path]:
-    """Writes how a run finds texts, `generation_config.json`, into a folder, with the ids of the
-    model's `config`, and returns its path in a list; [] for a model that writes no texts, or, with
-    a note to the user, if the file cannot say it.
+def _generation(run: Run, vocabulary: Vocabulary) -> bytes | None:
+    """Returns the `generation_config.json` of the folder that a run came from, as it is there; None
+    without one, with a tokenizer of ours, or, with a note, if the run decodes otherwise.
     """
-    if not hasattr(run.config, "decoding"):
-        return []
-    try:
-        content = content_of(run.config.decoding, bool(config.get("is_encoder_decoder")))
-    except UserError as error:
-        note(f"{error}; it is left out, and the model then decodes as transformers does without it")
-        return []
-    ids = {key: config[key] for key in config if key.endswith("token_id")}
-    write_atomic(folder / GENERATION, json.dumps({**ids, **content}, indent=1) + "\n")
-    return [folder / GENERATION]
+    node, folder = getattr(run.config, "decoding", None), run.config.pretrained.path
+    adopted = isinstance(vocabulary, Adopted)
+    if not adopted or node is None or folder is None or not (folder / GENERATION).is_file():
+        return None
+    wanted = decoding(ForeignConfig(_settings_of_origin(run), str(folder), folder))
+    if changed := [f"decoding.{key}" for key in wanted if wanted[key] != getattr(node, key)]:
+        note(f"no {GENERATION} is written: in that of {folder} {', '.join(changed)} was another")
+        return None
+    return (folder / GENERATION).read_bytes()
 
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from attnlab.progress import clock, table
 from attnlab.records import provenance
 from attnlab.training import sizes
 from attnlab.training.journal import format_shapes, shapes_of
-from attnlab.training.trained import LORA
 
 if TYPE_CHECKING:
     from attnlab.training.parallel import Program
@@ -47,11 +46,7 @@ def print_outlook(run: "Run") -> None:
     share, largest = _batches(run, begin, seen)
     like = run.updates.state_like(run.task)
     parts = [(name, f"{sizes.count(part):,}") for name, part in like.params.items()]
-    parts.append(("all", f"{sizes.count(like.params):,}"))
-    if LORA in like.params:
-        used = sizes.count(like.params) - sizes.count(like.params[LORA])
-        parts.append(("when it is used, lora merged into the others", f"{used:,}"))
-    table("parameters", ("part", "number"), parts)
+    table("parameters", ("part", "number"), [*parts, ("all", f"{sizes.count(like.params):,}")])
     began = time.perf_counter()
     step = run.updates.step(run.task)
     program = run.devices.compile(step, run.devices.like(like), run.devices.feed(largest))

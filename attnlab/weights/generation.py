@@ -1,4 +1,4 @@
-"""How a model from elsewhere wants to write, `generation_config.json`, as the node `decoding`, and back.
+"""How a model from elsewhere wants to write, `generation_config.json`, as the node `decoding`.
 
     key                                       what becomes of it
     do_sample, num_beams                      method: sample, beam or greedy; both together refused
@@ -20,8 +20,6 @@ Where there is no such file, the same keys of `config.json` count, where older f
 
 from typing import Any
 
-from attnlab.decoding.settings import Decoding
-from attnlab.errors import UserError
 from attnlab.weights.foreign import ForeignConfig
 
 FILE = "generation_config.json"
@@ -59,46 +57,6 @@ def decoding(file: ForeignConfig) -> dict[str, Any]:
         if not older.keys() - {"forced_eos_token_id"}:
             return {}
         keys = ForeignConfig(older, file.where)
-    return _settings(keys, pairs)
-
-
-def content_of(settings: Decoding, pairs: bool) -> dict[str, Any]:
-    """Returns the content of `generation_config.json`, without ids, for the node `decoding` of a
-    run, which read back are the same settings; a limit that grows with the source (`max_ratio`) is
-    left out.
-
-    Args:
-      settings: the node.
-      pairs: whether the model is an encoder-decoder.
-
-    Raises:
-      UserError: what of the settings cannot be said there.
-    """
-    samples = ("temperature", "top_k", "top_p", "min_p")
-    content: dict[str, Any] = {
-        "do_sample": settings.method == "sample",
-        "num_beams": settings.beam if settings.method == "beam" else 1,
-        "num_return_sequences": settings.n_best,
-        "repetition_penalty": settings.repetition_penalty,
-        "no_repeat_ngram_size": settings.no_repeat_ngram,
-        "length_penalty": settings.length_penalty if settings.method == "beam" else None,
-        **{key: getattr(settings, key) for key in samples if settings.method == "sample"},
-        "stop_strings": [*settings.stop] or None,
-        "max_new_tokens": None if settings.max_ratio else settings.max_extra,
-        "min_new_tokens": settings.min_length or None,
-    }
-    content = {key: value for key, value in content.items() if value is not None}
-    reread = {"coverage": 0.0} if settings.method == "beam" else {}
-    reread |= _settings(ForeignConfig(content, FILE), pairs)
-    differing = [key for key in reread if reread[key] != getattr(settings, key)]
-    if differing:
-        said = (f"decoding.{key}={getattr(settings, key)!r}" for key in differing)
-        raise UserError(f"{FILE} cannot say {', '.join(said)}")
-    return content
-
-
-def _settings(keys: ForeignConfig, pairs: bool) -> dict[str, Any]:
-    """Returns the settings of `decoding` that the `keys` of a file mean; see `decoding`."""
     keys.only(**NEUTRAL)
     keys.check_keys((*READ.split(), *NEUTRAL, *SILENT.split()))
     beams, samples = keys.count("num_beams", 1), keys.flag("do_sample", False)
