@@ -147,8 +147,7 @@ class Items:
         if self.rules[measure] == "ratio" and (rows[:, 1] == 1).all() and {*rows[:, 0]} <= {0, 1}:
             from scipy.stats import binomtest
 
-            counts = int(rows[:, 0].sum()), len(rows)
-            return tuple(binomtest(*counts).proportion_ci(method="wilson"))
+            return tuple(binomtest(int(rows[:, 0].sum()), len(rows)).proportion_ci(method="wilson"))
         rng, equal = np.random.default_rng(0), np.full(len(self), 1 / len(self))
         draws = (rng.multinomial(len(self), equal, size=1) for _ in range(resamples))
         drawn = [self.scores(measure, times)[0] for times in draws]
