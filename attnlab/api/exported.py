@@ -64,8 +64,9 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
     check_export(run, folder)
     lora, base = run.config.lora, run.config.pretrained.path
     if not lora.rank or base is None or run.config.pretrained.run:
-        needs = "lora.rank, on a pretrained.folder of transformers"
-        raise UserError(f"--to=peft: {run.workdir} was trained without {needs}; take another --to")
+        lacks = "such a folder" if lora.rank else "lora.rank"
+        needs = f"lora.rank and a pretrained.folder of transformers, {run.workdir}"
+        raise UserError(f"--to=peft needs {needs} was trained without {lacks}; take another --to")
     architecture, updates = model_config(run), Updates.for_reading(run.config)
     names = weights.names_of(weights.kind_of(architecture, "the config"))
     parts = flat(jax.device_get(updates.best_parts(run.task, run.workdir)[0]))

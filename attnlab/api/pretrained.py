@@ -18,15 +18,17 @@ from attnlab import weights
 from attnlab.api.stored import Stored
 from attnlab.api.trained import Run, compute_dtype, in_precision
 from attnlab.data.images.annotated import ImageData
-from attnlab.data.tokenizer import FILE, Adopted
+from attnlab.data.tokenizer import FILE, GENERATION, Adopted
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
+from attnlab.errors import UserError, note
 from attnlab.experiments.define import overridden
 from attnlab.records.files import write_atomic
 from attnlab.tasks import TASKS
 from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
 from attnlab.weights import folder as folders
+from attnlab.weights.foreign import ForeignConfig
+from attnlab.weights.generation import decoding
 from attnlab.weights.names import flat
 from attnlab.weights.pictures import Pictures
 from attnlab.weights.writing import config_of
@@ -129,7 +131,12 @@ def save_pretrained(
     }
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.longest_text)
-    return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
+    generation = _generation(run, vocabulary)
+    files = [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
+    if generation is not None:
+        write_atomic(path / GENERATION, generation)
+        files.append(path / GENERATION)
+    return files
 
 
 def check_export(run: Run, folder: Path) -> None:
@@ -210,6 +217,21 @@ def _type_of(run: Run) -> str | None:
     except UserError:
         return None
     return kind
+
+
+def _generation(run: Run, vocabulary: Vocabulary) -> bytes | None:
+    """Returns the `generation_config.json` of the folder that a run came from, as it is there; None
+    without one, with a tokenizer of ours, or, with a note, if the run decodes otherwise.
+    """
+    node, folder = getattr(run.config, "decoding", None), run.config.pretrained.path
+    adopted = isinstance(vocabulary, Adopted)
+    if not adopted or node is None or folder is None or not (folder / GENERATION).is_file():
+        return None
+    wanted = decoding(ForeignConfig(_settings_of_origin(run), str(folder), folder))
+    if changed := [f"decoding.{key}" for key in wanted if wanted[key] != getattr(node, key)]:
+        note(f"no {GENERATION} is written: in that of {folder} {', '.join(changed)} was another")
+        return None
+    return (folder / GENERATION).read_bytes()
 
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:

@@ -227,13 +227,14 @@ RESAMPLES = 1000
 _CARD = """\
 # {name}
 
-A `{system}` of attnlab {version}, trained for {task} on `{data}` with seed {seed}; used is step {step}.
+A `{system}` of attnlab {version}, trained for {task} on `{data}` with seed {seed}; used is step {step}.{begun}
 
 | measure ({split} split) | value | 95 % interval over examples |
 |---|---:|---:|
 {rows}
 
-Intervals are percentiles over {resamples:,} test sets drawn from the examples; how seeds differ is not in them. This command
+Intervals are percentiles over {resamples:,} test sets drawn from the examples (Wilson's for a share of the examples; "-" where
+all these sets have one score); how seeds differ is not in them. This command
 {trains} it again and compares bit by bit (config {hash}):
 
     {command}
@@ -261,14 +262,20 @@ def write_card(workdir: Path, folder: Path) -> Path:
     name = path.name if trial is None else "/".join((trial.name, *path.parts[-2:]))
     named = results.get(RECORDED, results)
     scores = {key: results[key] for key in named if is_finite(results.get(key))}
-    system, task, data = config["system"]["name"], config["task"], config["data"]["name"]
+    system, task, source = config["system"]["name"], config["task"], config["data"]
+    base, lora = config.get("pretrained", {}).get("folder"), config.get("lora", {})
+    data = source.get("files") or source.get("train") or source["name"]
+    begun = f" It began with the weights of `{base}`." if base else ""
+    if rank := lora.get("rank"):
+        begun += f" Trained were {', '.join(('lora', *lora['also']))} alone, lora with rank {rank}."
     measured = {
         "task": {"type": task.replace("_", "-")},
-        "dataset": {"name": data, "type": data, "split": split},
+        "dataset": {"name": data, "type": source["name"], "split": split},
         "metrics": [{"type": key, "value": value} for key, value in scores.items()],
     }
     index = [{"name": name, "results": [measured]}]
     head = {"library_name": "attnlab", "tags": ["attnlab", system], "model-index": index}
+    head |= {"base_model": base} if base else {}
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in head.items()]
     program, verb = (*manifest.command, "", "")[:2]
     ours = Path(program).stem in ("launch", "attnlab") and verb in ("train", "continue")
@@ -277,6 +284,7 @@ def write_card(workdir: Path, folder: Path) -> Path:
     text = _CARD.format(
         **{"name": name, "system": system, "task": task.replace("_", " "), "data": data},
         **{"split": split, "step": results["step"], "seed": config["seed"], "resamples": RESAMPLES},
+        begun=begun,
         rows="\n".join(_score_rows(scores, Items.read(workdir) if split == "test" else None)),
         command=f"NPROC={cores} " * (not ours and cores is not None)
         + shlex.join([*["python"] * command[0].endswith(".py"), *command]),
@@ -298,6 +306,7 @@ def _score_rows(scores: dict[str, float], items: Items | None) -> list[str]:
     for name, value in scores.items():
         interval = "-"
         if items is not None and name in items.rules:
-            interval = " to ".join(f"{x:.4g}" for x in items.interval(name, RESAMPLES))
+            low, high = items.interval(name, RESAMPLES)
+            interval = f"{low:.4g} to {high:.4g}" if low < high else "-"
         rows.append(f"| {name} | {value:.4g} | {interval} |")
     return rows

@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     exported = report.export(arguments.directory, arguments.to, out)
     changed = f"{exported.replaced} replaced because their records have changed"
     print(
-        f"export: {exported.written} runs written, {changed}, {exported.unchanged} left as they were"
+        f"export: {exported.written} run{'s' * (exported.written != 1)} written, {changed},"
+        f" {exported.unchanged} left as they were"
     )
     print(f"look:   {exported.hint}")
     return 0

@@ -252,11 +252,14 @@ class Run:
         on what is trained.
         """
         from attnlab.training import sizes
+        from attnlab.training.trained import LORA
 
         state = self.updates.state_like(self.task)
         takes = ", ".join(f"{name} {size}" for name, size in sizes.state_sizes(state).items())
-        number = sizes.count(state.params)
-        progress.note(f"run: {self.workdir}, {number:,} parameters; in memory: {takes}")
+        number = f"{sizes.count(state.params):,} parameters"
+        if added := sizes.count(state.params.get(LORA, ())):
+            number += f" ({added:,} of lora, which are merged into the others when it is used)"
+        progress.note(f"run: {self.workdir}, {number}; in memory: {takes}")
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)

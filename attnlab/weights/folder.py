@@ -208,8 +208,12 @@ def write(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, part in zip(names, parts, strict=True):
-            save_file(part, folder / name, metadata={"format": "pt"})
-            written.append(folder / name)
+            file = folder / name
+            file.touch()
+            mode = file.stat().st_mode
+            save_file(part, file, metadata={"format": "pt"})
+            file.chmod(mode)  # safetensors makes it for its owner alone
+            written.append(file)
         if count > 1:
             total = sum(tensor.nbytes for tensor in arrays.values())
             index = {

@@ -76,8 +76,16 @@ def test_parameters_by_our_names(kind: str, adapted: Path, tmp_path: Path) -> No
     assert "not an empty folder" in refused(*command)
 
 
-def test_what_an_adapter_cannot_say_is_refused(adapted: Path, searched: Path) -> None:
-    assert "was trained without lora.rank" in refused("export", str(searched), "--to=peft")
+def test_what_an_adapter_cannot_say_is_refused(
+    adapted: Path, searched: Path, tmp_path: Path
+) -> None:
+    line = refused("export", str(searched), "--to=peft")
+    assert f"transformers, {searched} was trained without lora.rank; take another" in line
+    card = run_command(["export", str(adapted / "run"), "--to=card", f"--out={tmp_path}"])
+    assert card.code == 0
+    text, base = (tmp_path / "README.md").read_text(), adapted / "base"
+    assert f'\nbase_model: "{base}"\n' in text and f"began with the weights of `{base}`" in text
+    assert "Trained were lora, ^top alone, lora with rank 3" in text
     file = adapted / "base" / "model.safetensors"
     tensors = load_file(file)
     save_file({**tensors, "transformer.wpe.weight": tensors["transformer.wpe.weight"] + 1}, file)

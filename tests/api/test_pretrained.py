@@ -91,13 +91,22 @@ def test_every_end_of_a_folder_ends_a_text_and_is_written_back(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["gpt2", pytest.param("llama", marks=pytest.mark.full)])
-def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> None:
+def test_what_is_loaded_and_saved_is_what_it_was(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = with_tokenizer(tmp_path / "in", name)
+    (folder / "generation_config.json").write_text('{"repetition_penalty": 1.5}')
     run = attnlab.load_pretrained(folder)
     files = attnlab.save_pretrained(run, tmp_path / "out")
-    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} == {
-        file.name for file in files
-    }
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert names | {"generation_config.json"} == {file.name for file in files}
+    assert len({file.stat().st_mode for file in files}) == 1
+    again = attnlab.load_pretrained(tmp_path / "out").config
+    assert again.decoding == run.config.decoding and again.decoding.method == "greedy"
+    other = attnlab.load_pretrained(folder, {"decoding.method": "sample"})
+    written = attnlab.save_pretrained(other, tmp_path / "other")
+    assert names == {file.name for file in written}
+    assert "decoding.method was another" in capsys.readouterr().err
     before, after = (load_file(one / "model.safetensors") for one in (folder, tmp_path / "out"))
     np.testing.assert_equal(after, before)
     config, tokenizer = (

@@ -127,6 +127,16 @@ def test_an_interval_of_a_mean_is_as_wide_as_its_standard_error_says() -> None:
     np.testing.assert_allclose(interval, expected, atol=0.11 * error)  # 4 errors of the quantiles
 
 
+@pytest.mark.parametrize("right", [0, 3, 41])
+def test_an_interval_of_a_share_is_wilsons(right: int) -> None:
+    """All p that are no further from the share than 1.96 of the standard errors that p has."""
+    rows = np.stack([np.arange(41) < right, np.ones(41)], axis=1)
+    p = np.linspace(0, 1, 100_001)
+    inside = p[np.abs(right / 41 - p) <= 1.959964 * np.sqrt(p * (1 - p) / 41)]
+    interval = Items.of({"share": ("ratio", rows)}).interval("share")
+    np.testing.assert_allclose(interval, [inside.min(), inside.max()], atol=2e-5)
+
+
 def packed(header: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     """A .npz file of an array with this header, and eight bytes."""
     file = io.BytesIO()

@@ -59,6 +59,7 @@ class Follower:
         self._name, self._where, self._directory = name, where, directory
         self._message_fd = message_fd
         self._has_reported = False
+        self._written = {""}
         self._called_at = float("inf")  # when it began to wait for the tracker
         self._store: TrackerStore | None = None
         self._opened: dict[str, tuple[Any, int]] = {}
@@ -109,6 +110,7 @@ class Follower:
 
     def _send(self, store: TrackerStore, run: Tracked, ends: bool) -> None:
         opened, newest = self._opened.get(run.id) or self._call(store.open, run)
+        self._write(f"look:   {store.hint}" * bool(store.hint))
         points = [point for point in run.curve if point.step > newest]
         self._call(store.log, opened, points)
         self._opened[run.id] = opened, points[-1].step if points else newest
@@ -145,9 +147,14 @@ class Follower:
         if not self._has_reported:
             self._has_reported = True
             remedy = f"'export {self._directory} --to={self._name}' writes all of it later"
+            self._write(f"{self._name}: {what}; the run goes on, and {remedy}")
+
+    def _write(self, line: str) -> None:
+        """Writes a line to the file descriptor `message_fd`, unless it is there or empty."""
+        if line not in self._written:
+            self._written.add(line)
             with contextlib.suppress(OSError):  # the work is gone, and nobody listens
-                line = f"{self._name}: {what}; the run goes on, and {remedy}\n"
-                os.write(self._message_fd, line.encode())
+                os.write(self._message_fd, f"{line}\n".encode())
 
 
 def _changed_at(folder: Path) -> list[int]:

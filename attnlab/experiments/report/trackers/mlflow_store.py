@@ -4,6 +4,7 @@ MLflow's own client, or on its server.
 MLflow's older store of plain files is no longer maintained, and newer versions refuse it.
 """
 
+import importlib.util
 import logging
 import os
 import re
@@ -36,16 +37,19 @@ class Store(TrackerStore):
         or creates the experiment of the runs `wanted`, by their group.
         """
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        for name in ("mlflow", "alembic"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # who calls tries again
         from mlflow.tracking import MlflowClient
 
+        for name in ("mlflow", "alembic"):  # the import of MLflow sets its own level
+            logging.getLogger(name).setLevel(logging.WARNING)
         local = "://" not in where
         uri = f"sqlite:///{folder(Path(where)).resolve() / 'mlflow.db'}" if local else where
         self._files = Path(uri.removeprefix("sqlite:///")).parent if "sqlite:" in uri else None
         self._client: Any = MlflowClient(tracking_uri=uri)
         self._groups = {run.group: self._experiment(run.group) for run in wanted[:1]}
-        self.hint = f"mlflow ui --backend-store-uri {uri}"
+        self.hint = uri if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
+        if self.hint != uri and importlib.util.find_spec("flask") is None:
+            self.hint += " (after pip install mlflow, which has the page)"
 
     def stored(self) -> Iterator[tuple[str, str]]:
         """Yields the id and the digest of every stored run, "" for one without a digest."""

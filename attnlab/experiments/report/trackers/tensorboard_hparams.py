@@ -58,8 +58,9 @@ class Store(TrackerStore):
 
 
 def _settings(run: Tracked) -> dict[str, Any]:
-    """What the HParams page shows of a run."""
-    return {**{name: run.facts[name] for name in ("variant", "seed", "chosen")}, **run.varied}
+    """What the HParams page shows of a run; a single one is of no variant, and not chosen."""
+    shown = ("variant", "seed", "chosen")
+    return {**{name: run.facts[name] for name in shown if name in run.facts}, **run.varied}
 
 
 def _experiment(runs: Iterable[Tracked]) -> dict[str, Any]:

@@ -28,7 +28,8 @@ class Store(TrackerStore):
         self._wandb: Any = importlib.import_module("wandb")
         self._online = where == "online"
         self._out = Path.cwd() if self._online else folder(Path(where))
-        self.hint = f"wandb sync {self._out / 'wandb'}/offline-run-*"
+        offline = f"wandb sync {self._out / 'wandb'}/offline-run-*"
+        self.hint = f"project {PROJECT} on the server of W&B" if self._online else offline
 
     def stored(self) -> Iterator[tuple[str, str]]:
         """Yields the id and the digest of every stored run, from the file in its folder; "" without

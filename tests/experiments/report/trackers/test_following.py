@@ -124,10 +124,13 @@ def test_what_fails_is_said_once_and_tried_again(
     monkeypatch.setattr(store, "open", refuse)
     monkeypatch.setattr(following, "POLL", 0.0)
     monkeypatch.setattr(following, "SHARE", 0)
+    store.hint = "page"
     beside.run()
     assert points(store.told["run"]) == whole(3)
     assert store.told["run"][1:] == [("interrupted", {})]
-    assert capfd.readouterr().err.count("wandb: ConnectionError: gone; the run goes on") == 1
+    told = capfd.readouterr().err
+    assert told.count("wandb: ConnectionError: gone; the run goes on") == 1
+    assert told.count("look:   page\n") == 1 and told.endswith("look:   page\n")
 
 
 @pytest.mark.parametrize("hangs", ["Settings = dict\ndef init(**_): ", ""])

@@ -1,5 +1,6 @@
 """MLflow's store, where its client is installed, read back with that client."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,16 @@ from attnlab.experiments.report.trackers import export
 from tests.experiments.report.trackers.offline import change, made
 
 
-def test_what_is_read_back(tmp_path: Path) -> None:
+def test_what_is_read_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mlflow")
     pytest.importorskip("sqlalchemy")
     from mlflow.tracking import MlflowClient
 
     directory, out = made(tmp_path / "sweep"), tmp_path / "out"
-    assert export(directory, "mlflow", out).written == 8
+    exported = export(directory, "mlflow", out)
+    assert exported.written == 8 and "".join(capfd.readouterr()) == ""
+    with_page = importlib.util.find_spec("flask") is not None
+    assert ("pip install mlflow" in exported.hint) != with_page
     client = MlflowClient(tracking_uri=f"sqlite:///{out}/mlflow.db")
     (experiment,) = (one for one in client.search_experiments() if one.name.startswith("made-"))
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}

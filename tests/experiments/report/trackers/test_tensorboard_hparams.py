@@ -8,6 +8,7 @@ from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
 from attnlab.experiments.report.trackers import export
 from tests.experiments.report.trackers.offline import change, events, made
+from tests.experiments.report.trackers.test_following import trained
 
 ONE = "additive-peak-0.003-0a1b2c3d/seed1"
 
@@ -40,6 +41,17 @@ def test_what_stands_in_the_files(tmp_path: Path) -> None:
     assert scalars[3, "train/tokens"] == 200.0
     assert scalars[12, "final/test/exact"] == pytest.approx(0.8)
     assert found[0].file_version == "brain.Event:2" and found[-1].wall_time == 130.5
+
+
+def test_a_run_without_a_sweep_has_its_seed_and_curve(tmp_path: Path) -> None:
+    directory = trained(tmp_path / "run", 3, 6, state="done")
+    assert export(directory, "tensorboard", tmp_path / "out").written == 1
+    (file,) = (tmp_path / "out" / "tensorboard" / "attnlab" / "run").iterdir()
+    values = [value for one in events(file) for value in Event.FromString(one).summary.value]
+    (start,) = (value for value in values if value.tag.endswith("session_start_info"))
+    content = HParamsPluginData.FromString(start.metadata.plugin_data.content)
+    assert dict(content.session_start_info.hparams).keys() == {"seed"}
+    assert [value.tag for value in values].count("valid/loss") == 2
 
 
 def test_twice_is_once(tmp_path: Path) -> None:
