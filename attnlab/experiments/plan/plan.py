@@ -290,6 +290,9 @@ class Plan(Asked):
         """
         if plan := cls.read(directory):
             return plan
+        if Path(directory, "manifest.json").exists():
+            its = f" of which it is a trial: {sweep_of(directory)}" * (sweep_of(directory) is not None)
+            raise UserError(f"{directory} is a run, no sweep; name the folder of a sweep{its}")
         raise UserError(
             f"{directory} holds no sweep (no {FILE} in it); of several tasks name the folder of"
             f" one; 'sweep FILE.py --dir={directory}' makes one, and all nodes must see it"
