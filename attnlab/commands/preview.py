@@ -70,12 +70,16 @@ def run(arguments: argparse.Namespace) -> int:
     if not fitting:
         print("\nno task finds its columns by their names; a task and what it reads:")
         for method, path_of_config in CONFIGS.items():
-            print(f"  {Path(path_of_config).stem}: {', '.join(TAKES[method])}")
+            print(
+                f"  {Path(path_of_config).stem}: {', '.join(filter(source.name_in_files, TAKES[method]))}"
+            )
         text = max(names, key=lambda name: sum(_length(row.get(name, "")) for row in shown))
         label = min({*names} - {text}, key=lambda n: len({str(r.get(n)) for r in shown}), default=0)
         columns = {"text": text} | ({"label": label} if label else {})
         words = [f"--config.data.columns.{x}={name}" for x, name in columns.items()]
-        print(f"name them, as by\n  python launch.py preview {shlex.join([arguments.data, *words])}")
+        print(
+            f"name them, as by\n  python launch.py preview {shlex.join([arguments.data, *words])}"
+        )
         return 0
     config, first = arguments.config or CONFIGS[fitting[0]], TAKES[fitting[0]][0]
     flags.insert(0, f"data={'image_rows' if first == 'image' else 'rows'}")

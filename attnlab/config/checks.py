@@ -284,7 +284,9 @@ def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
     elif root == "data":
         counts = key in ("examples", "valid", "test")
         least = min(default, int(counts)) if default >= 0 else -LONGEST
-        yield whole(least, (EXAMPLES if counts else GENERATED) if "examples" in defaults else LONGEST)
+        yield whole(
+            least, (EXAMPLES if counts else GENERATED) if "examples" in defaults else LONGEST
+        )
     else:
         yield whole(1 - 2**31)
 

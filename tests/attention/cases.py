@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
+from attnlab.config.registry import Table
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.features import FEATURES
 from attnlab.attention.mixer import MAPS, Mixer
@@ -184,7 +185,7 @@ def only(path: str, oracle: str | None = None) -> None:
         LOOKS_AT_POSITIONS.add(path)
     if hasattr(beside, "NOT_LINEAR"):
         NOT_LINEAR[path] = beside.NOT_LINEAR
-    reference = MECHANISMS.find(oracle) if oracle else getattr(beside, "oracle", None)
+    reference = Table[Any]("oracle", {}).find(oracle) if oracle else getattr(beside, "oracle", None)
     if reference is not None:
         ORACLES[path] = reference
 
