@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
-from attnlab.config.registry import Table
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.features import FEATURES
 from attnlab.attention.mixer import MAPS, Mixer
@@ -23,6 +22,7 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.config.registry import Table
 from attnlab.mixers import MIXERS
 from attnlab.training.kinds import kind_of
 from attnlab.training.trained import leaves_by_path
