@@ -180,9 +180,9 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     """
     ordered = sorted(choices)
     close = difflib.get_close_matches(word, ordered, n=3, cutoff=0.6)
-    if close:
+    if close and not word.replace(".", "").isdecimal():  # digits in common make no number similar
         return "did you mean " + " or ".join(repr(name) for name in close) + "?"
-    return "choose from: " + ", ".join(ordered) if ordered else "there is nothing to choose from"
+    return f"choose from: {few(ordered, 60)}" if ordered else "there is nothing to choose from"
 
 
 def few(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
@@ -268,7 +268,7 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Returns "class: text" of an error (the class alone without text), the text cut to its first
+    """Returns "class: text" of an error (the class without text, the text of ours), the text cut to its first
     paragraph and `_LONGEST` characters, with the new name appended where it mentions an old one of
     `RENAMED` or `MOVED`.
     """
@@ -284,6 +284,8 @@ def reason(error: BaseException) -> str:
         names |= MOVED if isinstance(error, ImportError) else {}
         renamed = {old: new for old, new in names.items() if _says(text, old)}
         text += "".join(f"; {old} is now {new}" for old, new in renamed.items())
+    if isinstance(error, UserError) and text:
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -6,8 +6,8 @@ FOLDER is as `transformers` of Hugging Face writes it (`save_pretrained`): confi
 Mistral, Qwen 2 and 3, Gemma 1 to 3; BERT with the head of a masked language model, or of a classifier of texts, whose labels are
 those of your table; T5 and BART, which read pairs (--config.data=json, say); ViT, and
 ResNet in the names of torchvision, whose data are folders of images. The system is the model's, the vocabulary its
-tokenizer. `import` makes a run of it that has not been trained, for `generate`, `evaluate` and `inspect`; `export RUN
---to=transformers` writes a run as such a folder.
+tokenizer. `import` makes a run of it that has not been trained, for `generate` and `inspect`, and `evaluate` once data is
+named; `export RUN --to=transformers` writes a run as such a folder.
 """
 
 from pathlib import Path

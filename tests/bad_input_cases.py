@@ -213,13 +213,13 @@ GENERATE: Sequence[tuple[list[str], bytes, list[str]]] = [
 """`generate` with a trained run: flags, stdin, and the words of its line ({folder} holds latin.txt)."""
 
 INSPECT: Sequence[tuple[list[str], list[str]]] = [
-    ([], ["--source=TEXT", "--pairs=FILE"]),
+    ([], ["--text=TEXT", "--file=FILE"]),
     (["--source= "], ["--source= is empty", "write a value"]),
-    (["--pairs={folder}/pairs", "--target=aa"], ["--target goes with --source"]),
+    (["--pairs={folder}/pairs", "--target=aa"], ["--target goes with --text"]),
     (["--pairs={folder}/pairs"], ["{folder}/pairs, line 2", "expected 'source' or 'source TAB"]),
     (["--pairs={folder}/pair"], ["cannot read {folder}/pair", "did you mean 'pairs'?"]),
     (["--pairs=-"], ["holds no pairs"]),
-    (["--source=a", "--pairs=b"], ["give either --source=TEXT"]),
+    (["--source=a", "--pairs=b"], ["give either --text=TEXT"]),
     (["--pairs={folder}/blank"], ["{folder}/blank, line 1", "expected 'source'"]),
     (["--source=satz 1", "--output={folder}/pairs"], ["--output={folder}/pairs", "not a folder"]),
 ]

@@ -19,6 +19,7 @@ def test_message_is_one_line() -> None:
         ("trian", ["train", "trains", "evaluate"], "did you mean 'train' or 'trains'?"),
         ("xyz", ["b", "a"], "choose from: a, b"),
         ("", ["b", "a"], "choose from: a, b"),
+        ("9", ["96", "5"], "choose from: 5, 96"),
         ("xyz", [], "there is nothing to choose from"),
         ("aaaa", ["aaab", "aaac", "aaad", "aaae"], "did you mean 'aaae' or 'aaad' or 'aaac'?"),
     ],

@@ -57,7 +57,7 @@ def switched_off(
     layers = {p.name.rpartition("/")[0]: p.layer for p in places if p.kind == "layer"}
     here = [p for p in places if layer in (p.layer, p.name.rpartition("/")[0])]
     if not here:
-        numbered = ", ".join(f"{number} {name}" for name, number in layers.items())
+        numbered = ", ".join(f"{number} ({name!r})" for name, number in layers.items())
         raise UserError(f"without: no layer {layer!r}; there are {numbered or 'none'}")
     first = next((place for place in here if place.kind == wanted), None)
     if first is None:

@@ -83,12 +83,8 @@ class Stored:
             training.
         """
         check_folder("--workdir", workdir)
-        manifest = Manifest.read(workdir)
-        if manifest is None:
-            raise UserError(
-                f"{workdir} holds no run; train one there with 'train --config=..."
-                f" --workdir={workdir}'"
-            )
+        advice = f"train one there with 'train --config=... --workdir={workdir}'"
+        manifest = Manifest.of_run(workdir, advice)
         # a trial's test files are no other split's either
         closed = sweep_of(workdir) or trial_behind(workdir)
         changeable = CHANGEABLE if closed is None else CHANGEABLE[1:]

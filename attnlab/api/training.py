@@ -204,6 +204,8 @@ class Training:
                     f"on_step failed at step {step}: {reason(error)}; the run is saved, and the same"
                     " call goes on from there"
                 ) from error
+            if self.tracked is not None and outcome.state == "done" and outcome.message:
+                print(outcome.message, file=sys.stderr)
             yield outcome
 
     def steps(self) -> Iterator[tuple[int, Mapping[str, float]]]:

@@ -41,9 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config:
         raise UserError("--config: the config is that of RUN; change it by --config.a.b=value")
     workdir, parent, step = Path(arguments.workdir), Path(arguments.run), arguments.from_step
-    manifest = existing_run(workdir) or Manifest.read(parent)  # RUN may have gone, or gone on
-    if manifest is None:
-        raise UserError(f"{parent} holds no run; name the folder of a run")
+    manifest = existing_run(workdir) or Manifest.of_run(parent)  # RUN may have gone, or gone on
     named = None if step else parse_run(str(parent))[1]
     if str(parent).startswith("~") or "{seed}" in str(parent) or named is not None:
         raise UserError(

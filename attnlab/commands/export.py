@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     arguments.directory = session.folder_of(arguments)
     if arguments.to not in TRACKERS and (arguments.directory / "plan.json").exists():
-        raise UserError(f"{arguments.directory} is a sweep; name a trial: trials/CANDIDATE/seed0")
+        session.manifest_of(arguments.directory)  # says where the runs of a sweep are
     if arguments.to != MODELS and (arguments.dtype or arguments.model_type):
         raise UserError(
             f"export: --dtype and --model-type go with --to={MODELS}, not --to={arguments.to}"

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     training = Training.of(stated, arguments.overrides, workdir, ())
     with training.trained(began, until=0):
         config = training.run.config
-    uses = "generate, evaluate, inspect and export take it as it is"
+    uses = "generate, inspect and export take it as it is, evaluate with data"
     print(f"imported {folder} into {workdir}: {uses};")
     flags = [f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}"]
     if config.data.name == "none":  # data is part of a run that is trained, so it is another one

@@ -115,10 +115,12 @@ def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     `--pairs`; raises `UserError` for empty texts, no pairs, or flags that conflict.
     """
     if (arguments.source is None) == (arguments.pairs is None):
-        raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")
+        raise UserError(
+            "inspect: give either --text=TEXT (and --target), --image=FILE or --file=FILE"
+        )
     if arguments.target is not None and arguments.source is None:
         raise UserError(
-            "inspect: --target goes with --source; in the file of --pairs it stands after a tab"
+            "inspect: --target goes with --text; in the file of --file it stands after a tab"
         )
     for flag, text in (("--source", arguments.source), ("--target", arguments.target)):
         # bytes of the command line that are no UTF-8 are lone surrogates in the text

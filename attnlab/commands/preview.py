@@ -68,8 +68,18 @@ def run(arguments: argparse.Namespace) -> int:
     )
     fitting = _methods_that_fit(source, named, ["", *rows[0], *names])
     if not fitting:
-        tasks = "; ".join(f"{Path(x).stem} {', '.join(TAKES[m])}" for m, x in CONFIGS.items())
-        print(f"\nno task finds its columns; --config.data.columns.text=COLUMN and so on: {tasks}")
+        print("\nno task finds its columns by their names; a task and what it reads:")
+        for method, path_of_config in CONFIGS.items():
+            print(
+                f"  {Path(path_of_config).stem}: {', '.join(filter(source.name_in_files, TAKES[method]))}"
+            )
+        text = max(names, key=lambda name: sum(_length(row.get(name, "")) for row in shown))
+        label = min({*names} - {text}, key=lambda n: len({str(r.get(n)) for r in shown}), default=0)
+        columns = {"text": text} | ({"label": label} if label else {})
+        words = [f"--config.data.columns.{x}={name}" for x, name in columns.items()]
+        print(
+            f"name them, as by\n  python launch.py preview {shlex.join([arguments.data, *words])}"
+        )
         return 0
     config, first = arguments.config or CONFIGS[fitting[0]], TAKES[fitting[0]][0]
     flags.insert(0, f"data={'image_rows' if first == 'image' else 'rows'}")
@@ -80,8 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         cells = (c for _, c in itertools.islice(records(path, columns, source.separator), ROWS))
         over = sum(max(map(_length, row.values())) >= longest for row in cells)
         print(
-            f"\n{over:,} of {len(rows):,} rows or more do not fit into batch.max_length={longest:,}"
-            f" tokens (a word is one or several); batch.longer={getattr(batch, 'longer', 'windows')}"
+            f"\n{over:,} of {len(rows):,} rows have too many words for batch.max_length={longest:,} tokens"
+            f" (a word is one or several); batch.longer={getattr(batch, 'longer', 'windows')}"
         )
     words = [f"--config={config}", *(f"--config.{flag}" for flag in flags)]
     words.append(f"--workdir=runs/{Path(arguments.data).stem}")
@@ -108,6 +118,7 @@ def _place_settings(data: str) -> list[str]:
             lacks.append(split)
     if len(lacks) == len(NAMED):
         folder, name = os.path.split(data.rstrip("/"))
+        find_tables(folder, [name], "preview")
         return [f"data.directory={folder}", f"data.files={name}{'/' * os.path.isdir(data)}"]
     if "train" in lacks:
         has = " and ".join(NAMED.keys() - {*lacks})
@@ -162,7 +173,8 @@ def _describe_column(name: str, values: Sequence[Any]) -> tuple[str, str, str, s
     lengths = [*map(_length, filled)] or [0]
     bins = np.histogram(lengths, 8)[0]
     bars = "".join("▁▂▃▄▅▆▇█"[7 * count // bins.max()] for count in bins)
-    words, blank = f"{min(lengths):,} {bars} {max(lengths):,}", 1 - len(filled) / len(values)
+    span = [f"{min(lengths):,}", *[bars, f"{max(lengths):,}"] * (min(lengths) < max(lengths))]
+    words, blank = " ".join(span), 1 - len(filled) / len(values)
     most = ", ".join(f"{value[:30]!r} {count:,}" for value, count in counts.most_common(3))
     return name, kinds, f"{blank:.0%}", f"{len(counts):,}", words, most[:50]
 

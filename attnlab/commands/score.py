@@ -90,11 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out:
         write_atomic(arguments.out, _as_file(results, form))
         _journal(arguments).unlink()
-    else:
+    if arguments.text or not arguments.out:
         streams.reconfigure(encoding="utf-8", errors="strict")
         for record in results:
             print(f"{record['log_prob']:.6f}\t{on_one_line(record['text'])}")
-    for line in _summary(results):
+    lines = [*_summary(results)]
+    if arguments.text and len(results) > 1:
+        second, first = sorted(results, key=lambda record: record["log_prob"])[-2:]
+        by = first["log_prob"] - second["log_prob"]
+        lines.append(f"text {first['line']} is the likeliest, by {by:.4f} nats")
+    for line in lines:
         print(line, file=sys.stdout if arguments.out else sys.stderr)
     return 0
 
@@ -213,7 +218,9 @@ def _scored(
         content = json.dumps([model, options, records, tokenizer]).encode()
         results = _read_journal(journal, _HEADER + hashlib.sha256(content).hexdigest().encode())
     size = _BATCHES * trained.task.at_once
-    with Progress(len(records), start=len(results), unit="text") as progress:
+    long = len(records) - len(results) > size
+    progress = Progress(len(records), start=len(results), unit="text")
+    with progress if long else contextlib.nullcontext():
         for begin in range(len(results), len(records), size):
             part = records[begin : begin + size]
             try:
@@ -228,7 +235,8 @@ def _scored(
                 lines = [json.dumps(x) + "\n" for x in results[begin:]]
                 journal.append("".join(lines).encode())
                 journal.sync()
-            progress.update(len(results))
+            if long:
+                progress.update(len(results))
     return results
 
 
@@ -254,8 +262,9 @@ def _as_file(results: Sequence[Record], form: str) -> bytes:
 
 def _summary(results: Sequence[Record]) -> Iterator[str]:
     """Yields lines of text on scored records: one, if there are texts that are no candidates, with
-    their mean loss and perplexity (and bits per byte where known), and two, if candidates have
-    answers, with how often the likeliest candidate (in all, and per byte) is the answer.
+    their mean loss and perplexity (and bits per byte where known), one if any have unknown tokens,
+    and two, if candidates have answers, with how often the likeliest candidate (in all, and per
+    byte) is the answer.
     """
     if texts := [record for record in results if "choice" not in record]:
         tokens, nats = sum(len(x["tokens"]) for x in texts), -sum(x["log_prob"] for x in texts)
@@ -266,6 +275,11 @@ def _summary(results: Sequence[Record]) -> Iterator[str]:
             bits = nats / math.log(2) / sum(record["bytes"] for record in texts)
             line += f", {bits:.4f} bits per byte"
         yield line
+    if unknown := sum(record["bits_per_byte"] is None for record in results):
+        yield (
+            f"tokens unknown to the vocabulary in {unknown:,} of {len(results):,} texts: they cost"
+            " little whatever they stand for, so there are no bits per byte"
+        )
     asked = [record for record in results if record.get("answer") is not None]
     groups = [list(group) for _, group in itertools.groupby(asked, key=lambda x: x["line"])]
     for power, name in enumerate(("likeliest", "likeliest per byte")):

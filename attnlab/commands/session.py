@@ -39,12 +39,7 @@ def print_notes(lines: Iterable[str]) -> None:
 def manifest_of(workdir: Path) -> Manifest:
     """Returns the manifest of the run in a folder; raises `UserError` where there is none."""
     check_folder("RUN", workdir)
-    if (manifest := Manifest.read(workdir)) is None:
-        raise UserError(
-            f"{workdir} holds no run (no manifest.json in it); name the folder of a run or of a"
-            " trial"
-        )
-    return manifest
+    return Manifest.of_run(workdir)
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:

@@ -3,6 +3,7 @@ it.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -63,9 +64,8 @@ def _finish(run: Run, outcome: Outcome, first: bool) -> int:
     """
     workdir = run.workdir
     if outcome.seconds_to_first_step is not None:
-        print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
-    if outcome.state == "done" and outcome.message:
-        print(outcome.message)
+        line = f"first step {outcome.seconds_to_first_step:.1f} s after the command"
+        print(line, file=sys.stderr)
     if outcome.state == "diverged":
         print(f"diverged: {outcome.message}; the last good checkpoint is kept in {workdir}")
         return 1

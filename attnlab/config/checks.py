@@ -280,11 +280,13 @@ def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
         yield SEED
     elif root == "system":
         deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
-        yield whole(1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST)
+        yield whole(min(default, 1) if default >= 0 else -LONGEST, DEEPEST if deep else LONGEST)
     elif root == "data":
-        highest = EXAMPLES if key in ("examples", "valid", "test") else GENERATED
-        # the sources say the least themselves
-        yield whole(-LONGEST, highest if "examples" in defaults else LONGEST)
+        counts = key in ("examples", "valid", "test")
+        least = min(default, int(counts)) if default >= 0 else -LONGEST
+        yield whole(
+            least, (EXAMPLES if counts else GENERATED) if "examples" in defaults else LONGEST
+        )
     else:
         yield whole(1 - 2**31)
 

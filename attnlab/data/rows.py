@@ -304,9 +304,12 @@ def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
         raise UserError(f"{where}: {root} has {examples}; name the one that is meant")
     if tables:
         return tables
+    forms, paths = ", ".join(FORMS), [str(root / name) for name in names]
+    if os.path.exists(paths[0]):
+        is_or_holds = "holds" if os.path.isdir(paths[0]) else "is"
+        raise NoTable(f"{where}: {paths[0]} {is_or_holds} no table ({forms})")
     raise NoTable(
-        f"{where}: no table ({', '.join(FORMS)}) {' or '.join(map(repr, names))} in"
-        f" {root}{os.sep}; {alike(root / names[0])}"
+        f"{where}: no table ({forms}) {' or '.join(map(repr, paths))}; {alike(root / names[0])}"
     )
 
 

@@ -128,6 +128,20 @@ class Manifest:
             own_code=own_code,
         )
 
+    @classmethod
+    def of_run(cls, folder: Path, advice: str = "name the folder of a run") -> "Manifest":
+        """Reads and returns the manifest of the run in `folder`; raises `UserError`, with `advice`
+        where nothing is there, and of a sweep with where its runs are.
+
+        Raises:
+          UserError: there is none, or it cannot be read.
+        """
+        if manifest := cls.read(folder):
+            return manifest
+        if (folder / "plan.json").exists():
+            raise UserError(f"{folder} is a sweep; name a trial: {folder}/trials/CANDIDATE/seed0")
+        raise UserError(f"{folder} holds no run; {advice}")
+
     def write(self, workdir: str | Path) -> None:
         """Write `<workdir>/manifest.json` atomically."""
         fields = {"version": self.version, **dataclasses.asdict(self)}

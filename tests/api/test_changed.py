@@ -73,7 +73,7 @@ def test_a_layer_that_is_called_twice_is_changed_in_both_calls(kind: str, head: 
 @pytest.mark.parametrize(
     "part, line",
     [
-        ({"layer": 7}, "no layer 7; there are 0 encoder_0/self_attention, 1 "),
+        ({"layer": 7}, "no layer 7; there are 0 .'encoder_0/self_attention'., 1 "),
         ({"layer": CROSS, "head": 9}, "has no head 9; 0 to "),
         ({"layer": CROSS, "kind": "men"}, "did you mean 'mean'"),
         ({"layer": CROSS, "kind": "mean", "split": "tset"}, "tset"),

@@ -22,6 +22,7 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.config.registry import Table
 from attnlab.mixers import MIXERS
 from attnlab.training.kinds import kind_of
 from attnlab.training.trained import leaves_by_path
@@ -184,7 +185,7 @@ def only(path: str, oracle: str | None = None) -> None:
         LOOKS_AT_POSITIONS.add(path)
     if hasattr(beside, "NOT_LINEAR"):
         NOT_LINEAR[path] = beside.NOT_LINEAR
-    reference = MECHANISMS.find(oracle) if oracle else getattr(beside, "oracle", None)
+    reference = Table[Any]("oracle", {}).find(oracle) if oracle else getattr(beside, "oracle", None)
     if reference is not None:
         ORACLES[path] = reference
 

@@ -15,6 +15,7 @@ import pytest
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.scores import SCORES
+from attnlab.config.registry import Table
 from tests.attention import alignment_oracles, position_oracles, score_oracles
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -32,7 +33,7 @@ def only(kind: str, path: str, oracle: str | None) -> None:
     """
     table, oracles = KINDS[kind]
     beside = importlib.import_module(table.resolve(path).__module__)
-    oracles[path] = table.find(oracle or f"{beside.__name__}:oracle")
+    oracles[path] = Table[Any]("oracle", {}).find(oracle or f"{beside.__name__}:oracle")
     if kind == "positions":
         given = oracles[path]
 

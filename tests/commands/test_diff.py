@@ -173,7 +173,7 @@ def test_what_training_did_not_read_is_no_change() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{empty}"], "holds no run (no manifest.json in it)"),
+        (["{empty}"], "holds no run; name the folder of a run"),
         (["{run}", "--steps=2"], "--steps=2: the first record of"),
         (["{run}", "--stpes=2"], "verify: unknown flag --stpes; did you mean '--steps'?"),
         ([], "no --workdir given"),

@@ -43,12 +43,13 @@ def test_columns_and_what_would_be_cut(tmp_path: Path) -> None:
     """Of a folder with a file for each split; names that are not there are one line."""
     rows = [f"{'so ' * n}so,{n % 3}" for n in range(100)]
     (tmp_path / "train.csv").write_text("\n".join(["review,stars", *rows]))
-    assert "no task finds its columns" in previewed(tmp_path)
+    *_, before, example = previewed(tmp_path).splitlines()
     text, label = "--config.data.columns.text=review", "--config.data.columns.label=stars"
+    assert before == "name them, as by" and example.endswith(f"preview {tmp_path} {text} {label}")
     shown = previewed(tmp_path, text, label)
-    assert re.search(r"stars +str +0% +3 +1 .* 1 +'0' 34, '1' 33, '2' 33", shown)
+    assert re.search(r"stars +str +0% +3 +1 +'0' 34, '1' 33, '2' 33", shown)
     assert re.search(r"review +str +0% +100 +1 [▅-█]{8} 100 ", shown)
-    assert "37 of 100 rows or more do not fit into batch.max_length=64 tokens" in shown
+    assert "37 of 100 rows have too many words for batch.max_length=64 tokens" in shown
     place = f"--config.data.directory={tmp_path}"
     assert f"{place} --config.data.files=train {text} {label}" in shown
     assert max(map(len, shown.splitlines()[:-1])) <= 120
@@ -63,15 +64,19 @@ def test_columns_and_what_would_be_cut(tmp_path: Path) -> None:
         test.unlink(missing_ok=True)
     both = ["--config.data.columns.source=stars", "--config.data.columns.target=review"]
     shown = previewed(tmp_path, *both)
-    assert re.search(r"\n[1-9]\d of 100 rows or more do not fit", shown)
+    assert re.search(r"\n[1-9]\d of 100 rows have too many words", shown)
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none.txt").write_text("so")
     for name in ("a/dev.csv", "a/all.csv", "b/train.csv", "b/train.tsv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("text\na\n")
     for arguments, message in (
         ([str(tmp_path), text + "s"], "has no column 'reviews'; did you mean 'review'"),
         ([str(tmp_path), "--config.data.column=a"], "config.data.column: no such key"),
-        ([str(tmp_path / "none.csv")], "no table (.csv, .tsv, .jsonl"),
+        ([str(tmp_path / "none.csv")], "preview: no table (.csv, .tsv, .jsonl"),
+        ([str(tmp_path / "none.txt")], f"preview: {tmp_path}/none.txt is no table (.csv"),
+        ([str(tmp_path / "none")], f"preview: {tmp_path}/none holds no table (.csv"),
         ([str(tmp_path / "empty.csv")], "empty.csv has no row"),
         ([str(tmp_path / "a")], "has a table for valid and none for train"),
         ([str(tmp_path / "b")], "has train.csv and train.tsv; name the one that is meant"),

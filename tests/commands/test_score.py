@@ -42,6 +42,7 @@ def test_the_commands_of_the_page(folder: Path, searched: Path) -> None:
     assert text.out == f"{whole.log_prob:.6f}\tA dog, a cat\n" and "bits per byte" in text.err
     two = run_command(["score", "gpt2", "--text=A dog, a cat", "--text=two dogs"])
     assert two.out.startswith(text.out) and two.out.endswith("\ttwo dogs\n")
+    assert re.search(r"text [12] is the likeliest, by \d", two.err) and "/2" not in two.err
     assert "2 texts, " in two.err and "2 texts, " in questions.out
     records = [json.loads(line) for line in (folder / "scores.jsonl").open()]
     assert [record["line"] for record in records] == [1, 2, 3, 3, 4, 4]

@@ -22,6 +22,7 @@ from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import SWEEP, Damaged, Finite, FolderName, Natural
 from attnlab.records.locks import exclusive
 from attnlab.records.provenance import Record
+from attnlab.records.sealed import sweep_of
 from attnlab.training.pruning import Keep
 
 FILE = "plan.json"
@@ -290,6 +291,9 @@ class Plan(Asked):
         """
         if plan := cls.read(directory):
             return plan
+        if Path(directory, "manifest.json").exists():
+            sweep = sweep_of(directory) or "that of a sweep"
+            raise UserError(f"{directory} is the folder of a run, no sweep; name {sweep}")
         raise UserError(
             f"{directory} holds no sweep (no {FILE} in it); of several tasks name the folder of"
             f" one; 'sweep FILE.py --dir={directory}' makes one, and all nodes must see it"

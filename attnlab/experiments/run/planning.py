@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from attnlab.errors import TRACEBACK, UserError, one_line, show_traceback, users_code
+from attnlab.errors import TRACEBACK, UserError, note, one_line, show_traceback, users_code
 from attnlab.experiments.define import AS_IT_IS, Changes
 from attnlab.experiments.plan import Candidate, Plan, fairness, locked, own_files, unchanged_plan
 from attnlab.experiments.run.live import start
@@ -115,7 +115,9 @@ def _planned(function: Literal["made", "grown"], *given: Any) -> Plan:
             process.kill()
             process.join()
         for line in log:
-            if line.startswith("note: ") or (refusal and os.environ.get(TRACEBACK)):
+            if line.startswith("note: "):
+                note(line.removeprefix("note: ").rstrip("\n"))  # unless this process has said so
+            elif refusal and os.environ.get(TRACEBACK):
                 print(line, end="", file=sys.stderr)
     if refusal:
         raise UserError(refusal)

@@ -67,7 +67,6 @@ class Stacked(System, kw_only=True):
           attention is a field of the mechanism.
       hidden_dropout: the same share of what is inside the feed-forward layers alone; None for
           `dropout`.
-        where they differ; None for `dropout`. That on weights of attention is its own field.
       initial: how matrices start; see `layers/initial.py`.
       scan: whether a pass over whole texts is a loop over the layers, for deep stacks: it is
         compiled faster, but without `remat` it runs slower. Decoding writes layers out.
