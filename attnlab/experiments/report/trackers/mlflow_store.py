@@ -45,7 +45,9 @@ class Store(TrackerStore):
         self._files = Path(uri.removeprefix("sqlite:///")).parent if "sqlite:" in uri else None
         self._client: Any = MlflowClient(tracking_uri=uri)
         self._groups = {run.group: self._experiment(run.group) for run in wanted[:1]}
-        self.hint = f"mlflow ui --backend-store-uri {uri}"
+        self.hint = (
+            f"mlflow ui --backend-store-uri {uri}  (of the full package: pip install mlflow)"
+        )
 
     def stored(self) -> Iterator[tuple[str, str]]:
         """Yields the id and the digest of every stored run, "" for one without a digest."""
