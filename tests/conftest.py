@@ -9,6 +9,7 @@ import functools
 import gc
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -81,6 +82,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"attnlab {sampling.describe()}")
+
+
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+    """Says what has been shown of something of a user's own, if every test passed."""
+    passed = terminalreporter.stats.get("passed", [])
+    tests = (re.sub(r".*::test_|\[.*", "", report.nodeid).replace("_", " ") for report in passed)
+    shown = "; ".join(dict.fromkeys(tests))
+    for flag in OWN:
+        if (path := config.getoption(flag)) and shown and not exitstatus:
+            terminalreporter.write_line(f"certified: {flag} {path}: {shown}")
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m

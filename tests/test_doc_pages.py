@@ -23,6 +23,7 @@ import attnlab
 from attnlab.attention.view import CAUSAL
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.weights.names import flat
+from tests.api.test_pretrained import bert_folder
 from tests.commands.tiny import CommandResult, Runs, run_command
 from tests.data.test_tokenizer import byte_level
 from tests.flags import FAST
@@ -201,6 +202,9 @@ def tuning(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     for split in ("train", "valid", "test"):
         (folder / "texts" / f"{split}.txt").write_text(TEXT)
     models.folder("images/vit", folder / "vit")
+    bert_folder(folder / "bert", "bert_masked")
+    rows = (f"x{n} {'aa' if n % 2 else 'bb'},{n % 2}\n" for n in range(90))
+    (folder / "reviews.csv").write_text("review,stars\n" + "".join(rows))
     animals(folder / "images")
     return folder, ran(folder, COMMANDS)
 
@@ -215,7 +219,7 @@ def test_a_model_is_imported_and_goes_on_with_a_text(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_every_command_runs_and_says_what_the_page_says(tuning: Ran) -> None:
     _, ended = tuning
-    assert len(ended) == 10 and ended[1].out.startswith("A dog")
+    assert len(ended) == 11 and ended[1].out.startswith("A dog")
     page = PRETRAINED.read_text()
     told = [line for line in page.splitlines() if line.startswith("pretrained: ")]
     assert len(told) == 3 and all(line in ended[2].err.splitlines() for line in told)
@@ -250,6 +254,12 @@ def test_low_rank_products_leave_all_other_weights_as_they_were(tuning: Ran) -> 
     assert before.keys() == after.keys()
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed == {f"transformer.h.{i}.attn.c_attn.weight" for i in range(LAYERS)}
+
+
+@pytest.mark.full
+def test_a_masked_language_model_learns_labels(tuning: Ran) -> None:
+    scores = json.loads((tuning[0] / "runs" / "reviews" / "results.json").read_text())
+    assert scores["accuracy"] >= 0.9, scores
 
 
 @pytest.mark.full

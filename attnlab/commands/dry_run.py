@@ -47,6 +47,9 @@ def print_outlook(run: "Run") -> None:
     like = run.updates.state_like(run.task)
     parts = [(name, f"{sizes.count(part):,}") for name, part in like.params.items()]
     table("parameters", ("part", "number"), [*parts, ("all", f"{sizes.count(like.params):,}")])
+    pretrained = [] if run.task.beginning is None else run.task.beginning.lines()
+    if notes := [*pretrained, *run.updates.notes(run.task)]:
+        print("", *notes, sep="\n")
     began = time.perf_counter()
     step = run.updates.step(run.task)
     program = run.devices.compile(step, run.devices.like(like), run.devices.feed(largest))

@@ -58,10 +58,27 @@ def load(
             f"{path_and_argument.partition(':')[0]}: a required placeholder has no value; give it a"
             " default in the file"
         ) from error
+    except UserError as error:
+        raise UserError(f"{error}{_other_config(path_and_argument, config, overrides)}") from error
     if find_file(path_and_argument.partition(":")[0], "config file").suffix == ".json":
         now = flat(from_dict(to_dict(settings)))
         note_kept_warmup(path_and_argument, flat(config), now, overrides)
     return settings
+
+
+def _other_config(path: str, config: ConfigDict, overrides: Sequence[str]) -> str:
+    """Returns the end of an error message: which config to begin with, if an override changes the
+    task that the config read from `path` has; else "".
+    """
+    old = task = config.get("task")
+    for name, _, value in (text.partition("=") for text in overrides):
+        task = value if name == "task" else task
+    if task == old:
+        return ""
+    return (
+        f"; {path} is for task={old}: begin with a config for {task} ('list configs'; from a folder"
+        f" of transformers: configs/pretrained.py:FOLDER:{task})"
+    )
 
 
 @overload

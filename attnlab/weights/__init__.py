@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.weights import folder as folders
 from attnlab.weights import generation
 from attnlab.weights.foreign import ForeignConfig, brief
@@ -40,6 +40,8 @@ MODELS: Mapping[str, str] = {
     **dict.fromkeys(("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"), "resnet"),
 }
 """The types of models that are known, and the file of each."""
+NEW_HEAD = "^(out|pooler)/"
+"""A regular expression of the parameters of a new head, for `lora.also`."""
 
 
 def family(kind: str) -> Any:
@@ -156,15 +158,26 @@ def pictures(folder: Path) -> Pictures | None:
     return module.pictures(file) if hasattr(module, "pictures") else None
 
 
-def run_config(folder: Path) -> dict[str, Any]:
+def run_config(folder: Path, task: str = "") -> dict[str, Any]:
     """Returns a run config for tuning the model in a folder, apart from defaults: the nodes
     "system", "pretrained", "vocabulary" (not for images), "optimizer", "schedule" and "training",
     and those of its kind of model, such as "task", "data" and "batch".
 
+    Args:
+      folder: as `transformers` writes it.
+      task: "" for the task of the folder's own head; another one gives the system the head of that
+        task, whose parameters are drawn and, with `lora.rank`, trained whole.
+
     Raises:
-      UserError: see `system`.
+      UserError: see `system`; a task that models of this kind have no head for.
     """
     module, file = _module_and_file(folder)
+    if task:
+        heads = {of: head for head, of in getattr(module, "TASKS", {}).items()}
+        if task not in heads:
+            hint = nearest(task, heads) if heads else "leave it out"
+            raise UserError(f"{file.where}: no head for task {task!r} is known here; {hint}")
+        file.content["architectures"] = [heads[task]]
     of_images = hasattr(module, "pictures")
     settings: dict[str, Any] = (
         module.pictures(file).run() if of_images else getattr(module, "run", _continuing)(file)
@@ -172,9 +185,10 @@ def run_config(folder: Path) -> dict[str, Any]:
     if "decoding" in settings:
         settings["decoding"] |= generation.decoding(file)
     return {
-        "system": system(folder),
-        "pretrained": {"folder": str(folder)},
+        "system": module.system(file),
+        "pretrained": {"folder": str(folder), **({"take": "matching"} if task else {})},
         **({} if of_images else {"vocabulary": {"kind": "tokenizer", "file": str(folder)}}),
+        **({"lora": {"also": (NEW_HEAD,)}} if task else {}),
         "optimizer": "adamw",
         "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},
         "training": {"steps": 1000, "evaluate_every": 100},

@@ -21,10 +21,11 @@ HEADS: Mapping[str, dict[str, Any]] = {
     "BertForSequenceClassification": {"name": "bert_classifier", "pooling": "pooler"},
 }
 """Architectures and what of a system says which it is."""
-_TASKS = {
+TASKS = {
     "BertForTokenClassification": "tagging",
     "BertForSequenceClassification": "classification",
 }
+"""Architectures with a head for labels, and the task of each."""
 
 _H, _L = "bert.encoder.layer.{i}", "layer_{i}"
 NAMES = Names(
@@ -100,11 +101,11 @@ def run(file: ForeignConfig) -> dict[str, Any]:
     run config for the BERT of a `ForeignConfig`, the parsed `config.json`, by its architecture. See
     `attnlab.weights.run_config`.
     """
-    task = _TASKS.get(_architecture(file), "masked_language_modelling")
+    task = TASKS.get(_architecture(file), "masked_language_modelling")
     longest = min(128, file.count("max_position_embeddings", 512))
     longer = {"classification": "cut", "tagging": "refuse"}.get(task, "windows")
     batch: dict[str, Any] = {"size": 16, "max_length": longest, "longer": longer}
-    if task in _TASKS.values():
+    if task in TASKS.values():
         batch["buckets"] = tuple(sorted({max(1, longest // 4), max(1, longest // 2), longest}))
         data = "table" if task == "classification" else "columns"
         return {"task": task, "data": data, "batch": batch, "checkpoint": {"by": "accuracy"}}

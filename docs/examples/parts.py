@@ -8,22 +8,15 @@ import numpy as np
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.scores.protocol import Score, inner, same_width
+from attnlab.attention.scores.protocol import ScaledDot, inner
 from attnlab.layers.dense import inner_dtype, widened
 
 
-class Power(Score):
-    """A power of the inner product that keeps its sign."""
+class Power(ScaledDot):
+    """A power of the scaled inner product that keeps its sign."""
 
     power: float = 1.5
-    rotary = True  # a turn of both sides changes no inner product
-
-    def of_query(self, q, key_width):
-        same_width("Power", q.shape[-1], key_width)
-        return q
-
-    def scale(self, width):
-        return width**-0.5
+    product = False  # no inner product itself, but still the same if both sides are turned: rotary
 
     def pairs(self, q, k, j):
         e = inner(q, k)

@@ -360,6 +360,31 @@ def test_a_folder_is_filled_in_trained_and_written(table: Path, tmp_path: Path) 
     assert (told["mask_token"], told["cls_token"], told["sep_token"]) == wanted
 
 
+def test_a_folder_gets_another_head(tmp_path: Path) -> None:
+    """Sizes and rates are the folder's; the task alone does not give one, and the error says what does."""
+    folder = bert_folder(tmp_path / "bert", "bert_masked")
+    config = f"pretrained.py:{folder}"
+    ours, theirs = (configs.load(f"configs/{config}{to}") for to in (":classification", ""))
+    assert (
+        ours.system.name == "bert_classifier" and ours.system.attention == theirs.system.attention
+    )
+    begin = train(config, tmp_path / "no", "task=classification")
+    assert "configs/pretrained.py:FOLDER:classification" in refused(*begin)
+    wrong = refused(*train(f"{config}:clasification", tmp_path / "no"))
+    assert "no head for task 'clasification' is known here; did you mean 'classification'?" in wrong
+
+
+@pytest.mark.full
+def test_another_head_is_drawn_and_trained_beside_the_products(table: Path, tmp_path: Path) -> None:
+    config = f"pretrained.py:{bert_folder(tmp_path / 'bert', 'bert_masked')}:classification"
+    short = ["batch.max_length=16", "batch.buckets=16", "lora.rank=2", *labelled(table)]
+    ended = trained(config, tmp_path / "run", *short)
+    assert "drawn anew: out/{bias,kernel}; pooler/{bias,kernel}" in ended.err
+    assert "not trained" not in ended.err
+    outlook = run_command([*train(config, tmp_path / "no", *short), "--dry-run"]).out
+    assert "drawn anew: out/" in outlook and " parameters are trained" in outlook
+
+
 @pytest.mark.full
 def test_labels_are_numbered_as_in_the_data(table: Path, tmp_path: Path) -> None:
     """A folder whose labels stand in another order is refused as a whole; one that names none, or

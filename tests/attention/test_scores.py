@@ -116,7 +116,12 @@ def assert_agree(found: Any, oracle: np.ndarray, tolerance: float) -> None:
     np.testing.assert_array_equal(np.asarray(found) == np.float32(NEVER), never)
     shown = np.where(never, 0.0, oracle)
     np.testing.assert_allclose(
-        np.where(never, 0.0, found), shown, rtol=0, atol=tolerance * max(1.0, np.abs(shown).max())
+        np.where(never, 0.0, found),
+        shown,
+        rtol=0,
+        atol=tolerance * max(1.0, np.abs(shown).max()),
+        err_msg="the scores are not those of the oracle",
+        verbose=False,
     )
 
 
@@ -233,7 +238,7 @@ def test_product_and_rotary_are_declared_as_they_are(name: str, fields: str) -> 
     scores = np.asarray(bound.pairs(raised, kept, J))
     alike = raised.shape[-1] == kept.shape[-1]
     product = alike and np.abs(np.einsum("bhqa,bhka->bhqk", raised, kept) - scores).max() < 1e-5
-    assert product == score.product
+    assert product == score.product, f"declare `product = {product}` in the class"
     turned = False
     if alike and raised.shape[-1] == D:
         turn = np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
