@@ -68,18 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     fitting = _methods_that_fit(source, named, ["", *rows[0], *names])
     if not fitting:
-        print("\nno task finds its columns by their names; a task and what it reads:")
-        for method, path_of_config in CONFIGS.items():
-            print(
-                f"  {Path(path_of_config).stem}: {', '.join(filter(source.name_in_files, TAKES[method]))}"
-            )
-        text = max(names, key=lambda name: sum(_length(row.get(name, "")) for row in shown))
-        label = min({*names} - {text}, key=lambda n: len({str(r.get(n)) for r in shown}), default=0)
-        columns = {"text": text} | ({"label": label} if label else {})
-        words = [f"--config.data.columns.{x}={name}" for x, name in columns.items()]
-        print(
-            f"name them, as by\n  python launch.py preview {shlex.join([arguments.data, *words])}"
-        )
+        _print_tasks(source, arguments.data, shown)
         return 0
     config, first = arguments.config or CONFIGS[fitting[0]], TAKES[fitting[0]][0]
     flags.insert(0, f"data={'image_rows' if first == 'image' else 'rows'}")
@@ -101,6 +90,25 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"\nbefore training, {error}")
     print(f"\ntrain on it by\n  python launch.py train {shlex.join(words)}")
     return 0
+
+
+def _print_tasks(source: Any, data: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Prints which columns each task reads, and a `preview` command for DATA that names two of its
+    own: of `rows`, that with the most words as the text, and that with the fewest values as the label.
+    """
+    from attnlab.data.rows import TAKES
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    print("\nno task finds its columns by their names; a task and what it reads:")
+    for method, path_of_config in CONFIGS.items():
+        print(
+            f"  {Path(path_of_config).stem}: {', '.join(filter(source.name_in_files, TAKES[method]))}"
+        )
+    text = max(names, key=lambda name: sum(_length(row.get(name, "")) for row in rows))
+    label = min({*names} - {text}, key=lambda n: len({str(r.get(n)) for r in rows}), default=0)
+    columns = {"text": text, **({"label": label} if label else {})}
+    words = [f"--config.data.columns.{x}={name}" for x, name in columns.items()]
+    print(f"name them, as by\n  python launch.py preview {shlex.join([data, *words])}")
 
 
 def _place_settings(data: str) -> list[str]:

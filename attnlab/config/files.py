@@ -12,7 +12,7 @@ import os
 import pathlib
 import runpy
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 from ml_collections import ConfigDict
@@ -256,3 +256,18 @@ def note_kept_warmup(
     same = warmup and warmup == before.get(WARMUP) and now["schedule.name"] in DECAYING
     if same and not chosen and steps > most:
         note(f"{STEPS}={steps}: {WARMUP}={warmup} is that of {run}, which had {most} steps")
+
+
+def other_config(path: str, config: ConfigDict, overrides: Sequence[str]) -> str:
+    """Returns the end of an error message: which config to begin with, if an override changes the
+    task that the config read from `path` has; else "".
+    """
+    old = task = config.get("task")
+    for name, _, value in (text.partition("=") for text in overrides):
+        task = value if name == "task" else task
+    if task == old:
+        return ""
+    return (
+        f"; {path} is for task={old}: begin with a config for {task} ('list configs'; from a folder"
+        f" of transformers: configs/pretrained.py:FOLDER:{task})"
+    )

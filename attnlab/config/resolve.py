@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, overload
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
 
+from attnlab.config import files
 from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
@@ -59,26 +60,13 @@ def load(
             " default in the file"
         ) from error
     except UserError as error:
-        raise UserError(f"{error}{_other_config(path_and_argument, config, overrides)}") from error
+        raise UserError(
+            f"{error}{files.other_config(path_and_argument, config, overrides)}"
+        ) from error
     if find_file(path_and_argument.partition(":")[0], "config file").suffix == ".json":
         now = flat(from_dict(to_dict(settings)))
         note_kept_warmup(path_and_argument, flat(config), now, overrides)
     return settings
-
-
-def _other_config(path: str, config: ConfigDict, overrides: Sequence[str]) -> str:
-    """Returns the end of an error message: which config to begin with, if an override changes the
-    task that the config read from `path` has; else "".
-    """
-    old = task = config.get("task")
-    for name, _, value in (text.partition("=") for text in overrides):
-        task = value if name == "task" else task
-    if task == old:
-        return ""
-    return (
-        f"; {path} is for task={old}: begin with a config for {task} ('list configs'; from a folder"
-        f" of transformers: configs/pretrained.py:FOLDER:{task})"
-    )
 
 
 @overload

@@ -177,7 +177,8 @@ def run_config(folder: Path, task: str = "") -> dict[str, Any]:
         if task not in heads:
             hint = nearest(task, heads) if heads else "leave it out"
             raise UserError(f"{file.where}: no head for task {task!r} is known here; {hint}")
-        file.content["architectures"] = [heads[task]]
+        content = {**file.content, "architectures": [heads[task]]}
+        file = ForeignConfig(content, file.where, file.folder)
     of_images = hasattr(module, "pictures")
     settings: dict[str, Any] = (
         module.pictures(file).run() if of_images else getattr(module, "run", _continuing)(file)
