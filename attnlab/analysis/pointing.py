@@ -75,7 +75,7 @@ class Pointing:
         accuracies, gain and intervals on the odd texts.
 
         The columns are `COLUMNS`, "count" (questions), "accuracy" with "low" and "high", its 95 %
-        interval over texts, "baseline_accuracy", and "gain", the difference of the two
+        bootstrap interval over texts, "baseline_accuracy", and "gain", the difference of the two
         accuracies, with "gain_low" and "gain_high".
 
         Args:

@@ -302,7 +302,7 @@ def _score_rows(scores: dict[str, float], items: Items | None) -> list[str]:
     for name, value in scores.items():
         interval = "-"
         if items is not None and name in items.rules:
-            low, high = items.interval(name, RESAMPLES)
+            low, high = items.interval(name, RESAMPLES, shares=True)
             interval = f"{low:.4g} to {high:.4g}" if low < high else "-"
         rows.append(f"| {name} | {value:.4g} | {interval} |")
     return rows

@@ -136,15 +136,17 @@ class Items:
         sums = np.asarray(times, np.float64) @ self.rows[measure].astype(np.float64)
         return [score_of(self.rules[measure], row) for row in sums.tolist()]
 
-    def interval(self, measure: str, resamples: int = 1000) -> tuple[float, ...]:
-        """Returns the lower and the upper end of the 95 % interval of the score `measure`: Wilson's
-        (1927) for a share of the examples, else of the bootstrap, from `resamples` test sets drawn
-        from the examples with a fixed seed; test sets whose score is NaN are left out.
+    def interval(
+        self, measure: str, resamples: int = 1000, shares: bool = False
+    ) -> tuple[float, ...]:
+        """Returns the lower and the upper end of the 95 % interval of the score `measure`: of the
+        bootstrap, from `resamples` test sets drawn from the examples with a fixed seed (those whose
+        score is NaN are left out); with `shares` Wilson's (1927) for a share of the examples.
         """
         import numpy as np
 
         rows = self.rows[measure]
-        if self.rules[measure] == "ratio" and (rows[:, 1] == 1).all() and {*rows[:, 0]} <= {0, 1}:
+        if shares and self.rules[measure] == "ratio" and {*map(tuple, rows)} <= {(0, 1), (1, 1)}:
             from scipy.stats import binomtest
 
             return tuple(binomtest(int(rows[:, 0].sum()), len(rows)).proportion_ci(method="wilson"))

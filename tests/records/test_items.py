@@ -133,7 +133,7 @@ def test_an_interval_of_a_share_is_wilsons(right: int) -> None:
     rows = np.stack([np.arange(41) < right, np.ones(41)], axis=1)
     p = np.linspace(0, 1, 100_001)
     inside = p[np.abs(right / 41 - p) <= 1.959964 * np.sqrt(p * (1 - p) / 41)]
-    interval = Items.of({"share": ("ratio", rows)}).interval("share")
+    interval = Items.of({"share": ("ratio", rows)}).interval("share", shares=True)
     np.testing.assert_allclose(interval, [inside.min(), inside.max()], atol=2e-5)
 
 
