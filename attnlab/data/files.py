@@ -281,7 +281,8 @@ def alike(path: Path) -> str:
         return f"the folder {path.parent} cannot be read ({error.strerror})"
     hint = nearest(path.name, present)
     if len(hint) <= 300:
-        return hint if path.parent == Path() else f"in {path.parent}/, {hint}"
+        near = hint.startswith("did you mean") or path.parent == Path()
+        return hint if near else f"in {path.parent}/, {hint}"
     return f"the folder has {len(present)} entries, none with a similar name"
 
 

@@ -304,12 +304,11 @@ def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
         raise UserError(f"{where}: {root} has {examples}; name the one that is meant")
     if tables:
         return tables
-    forms, paths = ", ".join(FORMS), [str(root / name) for name in names]
-    if os.path.exists(paths[0]):
-        is_or_holds = "holds" if os.path.isdir(paths[0]) else "is"
-        raise NoTable(f"{where}: {paths[0]} {is_or_holds} no table ({forms})")
+    forms, path = ", ".join(FORMS), root / names[0]
+    if path.exists():
+        raise NoTable(f"{where}: {path} {'holds' if path.is_dir() else 'is'} no table ({forms})")
     raise NoTable(
-        f"{where}: no table ({forms}) {' or '.join(map(repr, paths))}; {alike(root / names[0])}"
+        f"{where}: no table ({forms}) {' or '.join(map(repr, names))} in {root}{os.sep}; {alike(path)}"
     )
 
 

@@ -58,7 +58,7 @@ def test_a_run_leaves_what_the_readme_promises(system: str, runs: Runs) -> None:
     assert manifest.config["system"]["name"] == system
     assert set(manifest.data) == {"train", "valid", "test"}
     assert attempts.last_word(attempts.read(workdir))[0] == "done"
-    assert "first step " in ended.out
+    assert "first step " in ended.err
     assert f"{system} on dates, test split" in ended.out
     assert "train: 160 pairs" in ended.err
 

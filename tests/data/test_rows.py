@@ -152,7 +152,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         ("c/", "has c/a.csv and c/a.csv.gz; name the one that is meant"),
         ("c", "has c/a.csv and c/a.csv.gz; name the one that is meant"),
         ("d", "has d/a.csv and d.csv; name the one that is meant"),
-        ("train.txt", r"no table \(.csv, .tsv, .*\) 'train.txt' in"),
+        ("train.txt", r"config.data.train: .*train.txt is no table \(.csv, .tsv, .*\)"),
         ("trian.csv", "config.data.train: no table .* 'trian.csv' .*did you mean 'train.csv'"),
         ("c*.csv", r"no table .* 'c\*.csv'"),
     ):

@@ -60,7 +60,7 @@ def test_a_dry_run_writes_nothing(swept: Swept) -> None:
     shown = real.launch("sweep", swept.file, f"--dir={swept.directory}", "--dry-run", cwd=swept.cwd)
     assert shown.returncode == 0 and f"{2 * len(ENDS)} trials: seeds 0, 1" in shown.stdout
     for candidate in real.plan(swept.directory).candidates:
-        assert candidate.id in shown.stdout and str(candidate.parameters) in shown.stdout
+        assert candidate.id in shown.stdout and f"{candidate.parameters:,}" in shown.stdout
     assert before == {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*")}
 
 
