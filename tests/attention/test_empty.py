@@ -126,7 +126,7 @@ def test_alignments_of_nothing(name: str, fields: str) -> None:
 
 
 @test_scores.every
-def test_scores_of_nothing(name: str, fields: str) -> None:
+def test_no_texts_queries_or_keys_give_no_scores(name: str, fields: str) -> None:
     score = test_scores.make(name, fields)
     variables = test_scores.drawn(score)
     for batch, queries, keys in EMPTY:
@@ -137,7 +137,7 @@ def test_scores_of_nothing(name: str, fields: str) -> None:
 
 
 @test_positions.every
-def test_positions_of_nothing(case: int) -> None:
+def test_no_texts_queries_or_keys_need_no_positions(case: int) -> None:
     look, params = test_positions.prepared(case)
     for batch, queries, keys in EMPTY:
         q, k = (
