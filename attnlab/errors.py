@@ -268,9 +268,9 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Returns "class: text" of an error (the class without text, the text of ours), the text cut to its first
-    paragraph and `_LONGEST` characters, with the new name appended where it mentions an old one of
-    `RENAMED` or `MOVED`.
+    """Returns "class: text" of an error (the class alone without text, the text alone of a
+    `UserError`), the text cut to its first paragraph and `_LONGEST` characters, with the new name
+    appended where it mentions an old one of `RENAMED` or `MOVED`.
     """
     if isinstance(error, SyntaxError):
         text = error.msg  # the rest of it says where

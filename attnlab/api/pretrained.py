@@ -221,11 +221,16 @@ def _type_of(run: Run) -> str | None:
 
 def _generation(run: Run, vocabulary: Vocabulary) -> bytes | None:
     """Returns the `generation_config.json` of the folder that a run came from, as it is there; None
-    without one, with a tokenizer of ours, or, with a note, if the run decodes otherwise.
+    without one, with a tokenizer of ours, or, with a note, if the run decodes otherwise or the
+    folder is gone.
     """
     node, folder = getattr(run.config, "decoding", None), run.config.pretrained.path
     adopted = isinstance(vocabulary, Adopted)
-    if not adopted or node is None or folder is None or not (folder / GENERATION).is_file():
+    if not adopted or node is None or folder is None:
+        return None
+    if not folder.is_dir():
+        note(f"no {GENERATION} is written, which {folder} may have had: the folder is gone")
+    if not (folder / GENERATION).is_file():
         return None
     wanted = decoding(ForeignConfig(_settings_of_origin(run), str(folder), folder))
     if changed := [f"decoding.{key}" for key in wanted if wanted[key] != getattr(node, key)]:

@@ -267,7 +267,6 @@ def other_config(path: str, config: ConfigDict, overrides: Sequence[str]) -> str
         task = value if name == "task" else task
     if task == old:
         return ""
-    return (
-        f"; {path} is for task={old}: begin with a config for {task} ('list configs'; from a folder"
-        f" of transformers: configs/pretrained.py:FOLDER:{task})"
-    )
+    of_folder = config.get("pretrained", {}).get("folder")
+    way = f"configs/pretrained.py:FOLDER:{task}" if of_folder else "'list configs'"
+    return f"; {path} is for task={old}: begin with a config for {task} ({way})"

@@ -128,6 +128,10 @@ def test_what_is_loaded_and_saved_is_what_it_was(
         attnlab.save_pretrained(run, tmp_path / "out")
     with pytest.raises(UserError, match="dtype 'int8'; expected one of: float32"):
         attnlab.save_pretrained(run, tmp_path / "new", dtype="int8")  # type: ignore[arg-type]
+    folder.rename(tmp_path / "away")
+    written = attnlab.save_pretrained(run, tmp_path / "later")
+    assert names == {file.name for file in written}
+    assert "the folder is gone" in capsys.readouterr().err
 
 
 @pytest.mark.full
