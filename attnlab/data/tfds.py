@@ -2,10 +2,8 @@
 a network.
 
 Reading needs the data prepared in a format with random access (array_record, parquet). Preparing a
-named set needs TensorFlow, once:
-
-    pip install 'attnlab[prepare]'
-    python -m attnlab.data.tfds ted_hrlr_translate/pt_to_en --directory data/tfds
+named set needs TensorFlow, once: `pip install 'attnlab[prepare]'`, then
+`python -m attnlab.data.tfds ted_hrlr_translate/pt_to_en --directory data/tfds`.
 """
 
 import argparse

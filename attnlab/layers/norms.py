@@ -163,6 +163,7 @@ class BatchNorm(Norm):
     """(x - m) / sqrt(v + eps) * g + b, with the mean m and the variance v of each of the d numbers
     over all real tokens of the batch (Ioffe and Szegedy 2015, algorithms 1 and 2).
 
+        y = (x - m) / sqrt(v + eps) * g + b
         training     m = sum_t x_t / n;  v = sum_t (x_t - m)^2 / n          over the n real tokens of all rows
         afterwards   m, v the running averages:  m' = c m' + (1 - c) m;  v' = c v' + (1 - c) v n / (n - 1)
 
